@@ -148,9 +148,6 @@ func targetOf(msg any) (on target) {
 // auditMessage notes a message of a stream that asks to change its turn, and the answer. Tool results are in the log of
 // the session.
 func (st *stream) auditMessage(msg *agentdv1.RunRequest, e *fault.Error) {
-	if st.far != nil {
-		return // the owner notes it
-	}
 	on := target{session: st.turn.SessionID(), turn: st.turn.ID()}
 	var action string
 	switch r := msg.GetRequest().(type) {

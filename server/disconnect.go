@@ -52,22 +52,24 @@ func (e resetError) Error() string { return fmt.Sprintf("the stream was reset wi
 
 // detach ends the client's part in the turn.
 func (st *stream) detach() {
-	if st.far != nil {
+	switch {
+	case st.far.isAway():
+		if st.cancelsByReset() {
+			st.far.reset()
+		}
 		st.far.feed.close()
-		return
-	}
-	if st.cancelsByReset() {
+	case st.cancelsByReset():
 		st.watch.CloseAndCancel(resetReason)
-		return
+	default:
+		st.watch.Close()
 	}
-	st.watch.Close()
 }
 
 // cancelsByReset reports whether the client canceled the turn by a reset. The reset of
 // a stream that the server has ended, or is ending, means nothing.
 func (st *stream) cancelsByReset() bool {
 	return st.cancelsOnReset && st.gone && st.end == nil && st.errorCode == 0 &&
-		st.srv.drain.Err() == nil && st.wasReset()
+		st.srv.ended.Err() == nil && st.wasReset()
 }
 
 // wasReset reports whether the client reset the stream with CANCEL. It ends the
@@ -88,7 +90,7 @@ func (st *stream) wasReset() bool {
 	st.writing.Reset(resetWait)
 	defer st.writing.Stop()
 	for range 2 { // the first fails when it is flushed, the second returns that error
-		beat := &agentdv1.RunResponse_HeartbeatResponse{SessionId: st.turn.SessionID()}
+		beat := &agentdv1.RunResponse_HeartbeatResponse{}
 		_ = st.bidi.Send(&agentdv1.RunResponse{Response: &agentdv1.RunResponse_Heartbeat{Heartbeat: beat}})
 	}
 	return st.t.out.err != nil && st.t.out.err.Error() == errTextStreamClosed

@@ -2,12 +2,14 @@ package server
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"io"
 	"sync"
 	"time"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
@@ -15,62 +17,115 @@ import (
 	"github.com/apzuk3/agentd/session/fault"
 )
 
-// maxUnanswered is how many results of a client may wait for the word of the owner that they are in the log.
-const maxUnanswered = 1024
+const (
+	// maxUnanswered is how many results of a client may wait for the word of the owner that they are in the log.
+	maxUnanswered = 1024
+	// maxUnsent is how many other messages of a client wait while there is no owner.
+	maxUnsent = 16
+)
 
-// farRun is a Run stream whose session another server owns: its messages go there and come from there. When that server
-// is lost, the stream is opened again at the next owner, which may be this server, behind the last event; results that
-// may not have arrived are sent again.
+// farRun is a Run stream of a server that is one of several. As long as this server owns the session, it serves the
+// stream itself. Otherwise the stream's messages go to the owner and come from there. When that server is lost, the
+// stream is opened again at the next owner, which may be this server, behind the last event; results that may not have
+// arrived are sent again.
 type farRun struct {
-	st    *stream
-	feed  *roamer
-	first *agentdv1.RunRequest // with which the stream is opened
+	st   *stream
+	feed *roamer
 
-	mu         sync.Mutex                                                              // protects the fields below
-	out        *connect.BidiStreamForClient[agentdv1.RunRequest, agentdv1.RunResponse] // nil while there is no owner
-	unanswered map[string]*agentdv1.RunRequest                                         // results, by call
+	mu sync.Mutex // protects the fields below
+	// first is with what the stream is opened.
+	first *agentdv1.RunRequest
+	// away says that the turn is not this server's.
+	away bool
+	// out is nil while there is no owner.
+	out *connect.BidiStreamForClient[agentdv1.RunRequest, agentdv1.RunResponse]
+	// unanswered are results, by call, and unsent is what else waits for an owner.
+	unanswered map[string]*agentdv1.RunRequest
+	unsent     []*agentdv1.RunRequest
+	closed     bool // the client sends nothing more
 }
 
-// begin opens a stream at the server at an address; first is what the client has begun its own with.
-func (f *farRun) begin(ctx context.Context, address string) error {
-	from, leave, err := f.open(ctx, address)
-	if err != nil {
-		return err
+// roam has the stream, whose turn is here, follow its session when that goes to another server. first is what the
+// client has begun the stream with.
+func (st *stream) roam(ctx context.Context, first *agentdv1.RunRequest) {
+	far := &farRun{st: st, unanswered: map[string]*agentdv1.RunRequest{}}
+	at := &agentdv1.AttachRequest{SessionId: st.turn.SessionID(), TurnId: st.turn.ID(), Observe: st.observes}
+	if begun := first.GetAttach(); begun != nil {
+		at.AfterSeq, at.ToolNames = begun.AfterSeq, begun.GetToolNames()
+	} else {
+		at.ToolNames = namesOf(first.GetExecute())
 	}
-	f.feed = newRoamer(from, leave, f.note)
-	f.feed.attach = f.again
-	return nil
+	far.first = attaching(at)
+	far.feed = newRoamer(&turnFeed{Watcher: st.watch}, st.watch.Close, far.note)
+	far.feed.attach, far.feed.stays = far.again, st.stays
+	far.feed.moved = st.srv.movedOf(ctx, st.turn.SessionID())
+	st.far = far
 }
 
-// beginFar has the stream's turn at the server that owns its session.
+// beginFar has the stream's turn at the server at an address.
 func (st *stream) beginFar(ctx context.Context, first *agentdv1.RunRequest, address string) *fault.Error {
-	far := &farRun{st: st, first: first, unanswered: map[string]*agentdv1.RunRequest{}}
-	if err := far.begin(ctx, address); err != nil {
+	far := &farRun{st: st, first: first, away: true, unanswered: map[string]*agentdv1.RunRequest{}}
+	if ex := first.GetExecute(); ex != nil && ex.GetIdempotencyKey() == "" {
+		// The owner may die before its first event comes: then the next one knows whether the turn has started.
+		far.first = proto.CloneOf(first)
+		far.first.GetExecute().IdempotencyKey = "replica-" + rand.Text()
+	}
+	from, leave, err := far.open(ctx, address)
+	if err != nil && !errors.Is(err, errAway) {
 		return errUnreached
+	}
+	far.feed = newRoamer(from, leave, far.note)
+	far.feed.attach, far.feed.stays = far.again, st.stays
+	if id := far.sessionID(); id != "" {
+		far.feed.moved = st.srv.movedOf(ctx, id)
 	}
 	st.far, st.observes = far, first.GetAttach().GetObserve()
 	return nil
 }
 
-// open opens a stream at the server at an address.
+// namesOf returns the tools of a client.
+func namesOf(ex *agentdv1.RunRequest_ExecuteRequest) (names []string) {
+	for _, tool := range ex.GetTools() {
+		names = append(names, tool.GetName())
+	}
+	return names
+}
+
+// attaching is the first message of a stream that attaches.
+func attaching(at *agentdv1.AttachRequest) *agentdv1.RunRequest {
+	return &agentdv1.RunRequest{Request: &agentdv1.RunRequest_Attach{Attach: at}}
+}
+
+// isAway reports whether another server has the turn, or is about to: messages of the client are to be passed on.
+func (f *farRun) isAway() bool {
+	if f == nil {
+		return false
+	}
+	gone := f.st.turn != nil && f.st.turn.IsLeft()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.away = f.away || gone
+	return f.away
+}
+
+// open opens a stream at the server at an address. It ends when it is left, not with ctx: the owner is to know why the
+// client has gone.
 func (f *farRun) open(ctx context.Context, address string) (feed, func(), error) {
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	out := agentdv1connect.NewAgentdClient(f.st.srv.now().ReplicaClient, replicaURL(address)).Run(ctx)
 	err := f.st.srv.carry(ctx, f.st.bidi.RequestHeader(), out.RequestHeader())
-	if err == nil {
-		if err = out.Send(f.first); err != nil {
-			err = errAway
-		}
+	if err == nil && !f.resume(out) {
+		err = errAway
 	}
 	if err != nil {
 		cancel()
 		return nil, nil, err
 	}
-	f.resume(out)
 	in := &farStream{BidiStreamForClient: out, reply: f.reply, again: f.answered}
 	from, leave := follow(in, func() session.Placed { return session.Placed{Message: in.msg} }, cancel)
 	return from, func() {
-		cancel() // also of a send that waits
+		cancel()               // also of a send that waits
+		_ = out.CloseRequest() // net/http does not look at the context while it waits for more of the request
 		f.mu.Lock()
 		f.out = nil
 		f.mu.Unlock() // what is received meanwhile takes it, and leave waits for that
@@ -78,53 +133,85 @@ func (f *farRun) open(ctx context.Context, address string) (feed, func(), error)
 	}, nil
 }
 
-// resume sends the results again that may not have arrived.
-func (f *farRun) resume(out *connect.BidiStreamForClient[agentdv1.RunRequest, agentdv1.RunResponse]) {
+// resume begins a stream, and sends what may not have arrived. It reports false if the stream cannot be begun.
+func (f *farRun) resume(out *connect.BidiStreamForClient[agentdv1.RunRequest, agentdv1.RunResponse]) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if out.Send(f.first) != nil {
+		return false
+	}
 	f.out = out
 	for _, msg := range f.unanswered {
 		if out.Send(msg) != nil {
-			return // the stream has ended, and its feed says so
+			return true // the stream has ended, and its feed says so
 		}
 	}
+	for len(f.unsent) > 0 {
+		if out.Send(f.unsent[0]) != nil {
+			return true
+		}
+		f.unsent = f.unsent[1:]
+	}
+	if f.closed {
+		_ = out.CloseRequest()
+	}
+	return true
 }
 
 // again opens the stream behind the last event, at the owner that there is now.
 func (f *farRun) again(ctx context.Context) (feed, func(), error) {
-	if ex := f.first.GetExecute(); ex != nil && ex.GetIdempotencyKey() == "" {
-		return nil, nil, errUnreached // it may have started
-	}
-	srv := f.st.srv
-	known, is := srv.now().Sessions.(owners)
-	id := f.sessionID()
-	if !is {
-		return nil, nil, errUnreached
-	}
-	address, err := known.OwnerOf(ctx, id)
+	f.mu.Lock()
+	f.away = true
+	f.mu.Unlock() // nothing fails between
+	address, err := f.st.srv.ownerOf(ctx, f.sessionID())
 	if err != nil {
-		return nil, nil, errAway
-	}
-	if address == "" {
-		address = srv.now().ReplicaAddress
+		return nil, nil, err
 	}
 	return f.open(ctx, address)
 }
 
-// sessionID is the session that the client has named.
+// ownerOf returns the address of the server that has a session, or would have it: this one, unless it stops. An error
+// is errAway.
+func (s *Server) ownerOf(ctx context.Context, id string) (address string, err error) {
+	known, is := s.now().Sessions.(owners)
+	if !is {
+		return "", errAway
+	}
+	if address, err = known.OwnerOf(ctx, id); err != nil {
+		return "", errAway
+	}
+	switch {
+	case address != "":
+	case s.drain.Err() == nil:
+		address = s.now().ReplicaAddress
+	default:
+		address = known.Another()
+	}
+	if address == "" {
+		return "", errAway
+	}
+	return address, nil
+}
+
+// sessionID is the session of the turn, "" for a new one of which nothing has come yet.
 func (f *farRun) sessionID() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if at := f.first.GetAttach(); at != nil {
 		return at.GetSessionId()
 	}
-	return f.first.GetExecute().GetSessionId()
+	if ex := f.first.GetExecute(); !ex.GetFork() {
+		return ex.GetSessionId()
+	}
+	return ""
 }
 
 // note remembers where an event stands.
 func (f *farRun) note(e session.Placed) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if answered := e.Message.GetToolCallAnswered(); answered != nil {
-		f.mu.Lock()
 		delete(f.unanswered, answered.GetToolCallId())
-		f.mu.Unlock() // nothing fails between
 	}
 	seq := e.Message.GetSeq()
 	if seq == 0 {
@@ -133,13 +220,26 @@ func (f *farRun) note(e session.Placed) {
 	at := f.first.GetAttach()
 	if at == nil {
 		ex := f.first.GetExecute()
-		at = &agentdv1.AttachRequest{SessionId: ex.GetSessionId(), TurnId: e.Message.GetTurnId()}
-		for _, tool := range ex.GetTools() {
-			at.ToolNames = append(at.ToolNames, tool.GetName())
+		at = &agentdv1.AttachRequest{
+			SessionId: eventSession(e.Message), TurnId: e.Message.GetTurnId(), ToolNames: namesOf(ex),
 		}
-		f.first = &agentdv1.RunRequest{Request: &agentdv1.RunRequest_Attach{Attach: at}}
+		f.first = attaching(at)
 	}
 	at.AfterSeq = &seq
+}
+
+// eventSession is the session that an event names.
+func eventSession(msg *agentdv1.RunResponse) string {
+	m := msg.ProtoReflect()
+	member := m.WhichOneof(m.Descriptor().Oneofs().ByName("response"))
+	if member == nil || member.Message() == nil {
+		return ""
+	}
+	field := member.Message().Fields().ByName("session_id")
+	if field == nil {
+		return ""
+	}
+	return m.Get(member).Message().Get(field).String()
 }
 
 // reply passes on what the owner replies to a message of the client.
@@ -152,10 +252,11 @@ func (f *farRun) answered(msg *agentdv1.RunResponse) bool {
 	return msg.GetToolCall() != nil && f.unanswered[msg.GetToolCall().GetToolCallId()] != nil
 }
 
-// take passes on a message of the client. The receiver calls it.
+// take passes on a message of the client, at once or when there is an owner. The receiver calls it.
 func (f *farRun) take(msg *agentdv1.RunRequest) *fault.Error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.away = true
 	if result := msg.GetToolCallResponse(); result != nil {
 		if len(f.unanswered) >= maxUnanswered {
 			return fault.Errorf(codeLimit, "%d results wait to be taken, the limit", maxUnanswered)
@@ -166,10 +267,67 @@ func (f *farRun) take(msg *agentdv1.RunRequest) *fault.Error {
 		}
 		return nil
 	}
-	if f.out == nil || f.out.Send(msg) != nil {
+	if beat := msg.GetHeartbeat(); beat != nil { // the owner has it too: it bounds how long a stream is quiet
+		f.st.enqueueReply(&agentdv1.RunResponse{Response: &agentdv1.RunResponse_Heartbeat{
+			Heartbeat: &agentdv1.RunResponse_HeartbeatResponse{SessionId: beat.GetSessionId()},
+		}})
+	}
+	switch {
+	case f.out != nil && f.out.Send(msg) == nil:
+	case msg.GetHeartbeat() != nil: // of no use later
+	case len(f.unsent) >= maxUnsent:
 		return errUnreached.After(time.Second)
+	default:
+		f.unsent = append(f.unsent, msg)
 	}
 	return nil
+}
+
+// halfClose says to the owner that the client sends nothing more, now or when there is an owner. It reports false if
+// this server has the turn.
+func (f *farRun) halfClose() bool {
+	away := f.isAway()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.closed = true
+	if f.out != nil {
+		_ = f.out.CloseRequest()
+	}
+	return away
+}
+
+// resetFor bounds how long an owner is looked for that is to know of a reset. It exceeds the time in which a session
+// changes hands whose owner was killed.
+const resetFor = 5 * time.Second
+
+// reset says to the owner that the client has reset its stream, and waits, within bounds, until it knows.
+func (f *farRun) reset() {
+	_ = f.take(&agentdv1.RunRequest{Request: &agentdv1.RunRequest_End{
+		End: &agentdv1.RunRequest_EndRequest{SessionId: f.sessionID(), Reason: new(resetReason)},
+	}})
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(f.st.t.ctx), resetFor)
+	defer cancel()
+	for ctx.Err() == nil {
+		owner, is := f.feed.now.(*remote)
+		if is && owner.await(ctx, resetWait) == nil {
+			return
+		}
+		f.feed.close()
+		f.feed.now, f.feed.leave, _ = f.again(ctx) // with what is not sent yet
+		if f.feed.now == nil {
+			pause(ctx, roamEvery)
+		}
+	}
+}
+
+// pause waits.
+func pause(ctx context.Context, wait time.Duration) {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
 }
 
 // farStream receives what the owner sends.
@@ -196,6 +354,15 @@ func (s *farStream) Receive() bool {
 		}
 		s.reply(s.msg)
 	}
+}
+
+// HasMoved implements receiver.
+func (s *farStream) HasMoved() bool {
+	_ = s.CloseRequest() // the owner waits for it
+	for s.err == nil {
+		_, s.err = s.BidiStreamForClient.Receive()
+	}
+	return !errors.Is(s.err, io.EOF) || hasMoved(s.ResponseTrailer())
 }
 
 // Err implements receiver.

@@ -53,6 +53,9 @@ type peer interface {
 	reply(msg *agentdv1.RunResponse) error
 	// stops receives why the stream must end; nil if only its feed and limits end it.
 	stops() <-chan *fault.Error
+	// leaves is closed when the client is to go to another server, which has its session. It is nil while this server
+	// has the session.
+	leaves() <-chan struct{}
 	// stopped returns the error to end with, after the stream was asked to stop or its
 	// feed failed with err.
 	stopped(err error) *fault.Error
@@ -77,6 +80,8 @@ func (f *follower) follow(ctx context.Context) error {
 			err = f.peer.onQuiet()
 		case e := <-f.peer.stops():
 			err = f.peer.stopped(e)
+		case <-f.peer.leaves():
+			err = f.peer.stopped(errElsewhere)
 		case <-age.C:
 			err = f.tooOld()
 		case <-proof.due():

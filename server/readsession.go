@@ -60,7 +60,7 @@ func (s *sessionService) WatchSession(
 	out := &watchStream{
 		s: s.Server, exchange: exchange, sessionID: r.Msg.GetSessionId(),
 		hint: "watch again behind the last cursor", greets: true,
-		feed: feed,
+		feed: feed, trailer: stream.ResponseTrailer,
 		view: view{display: r.Msg.GetDisplay(), only: r.Msg.GetVisibility()},
 		put: func(e session.Placed) error {
 			if e.Message == nil {

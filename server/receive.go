@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/fault"
 )
 
@@ -48,9 +49,12 @@ func (st *stream) receive() {
 			continue
 		}
 		if refused++; refused == cfg.MaxRefused {
-			st.stopReasons <- fault.Errorf(codeLimit, "%d messages in a row were refused, the limit; %s",
+			select {
+			case st.stopReasons <- fault.Errorf(codeLimit, "%d messages in a row were refused, the limit; %s",
 				refused, resumeHint).
-				Over("refused_messages", cfg.MaxRefused, refused)
+				Over("refused_messages", cfg.MaxRefused, refused):
+			default: // it ends anyway
+			}
 			<-st.over
 		}
 	}
@@ -122,8 +126,14 @@ func (st *stream) handleReceived(msg *agentdv1.RunRequest, err error, queued fun
 	switch {
 	case err == nil:
 		st.touch()
+		passed := st.far.isAway()
 		e := st.handle(msg, queued)
-		st.auditMessage(msg, e)
+		if e != nil && st.far != nil && session.IsMoved(e) {
+			passed, e = true, st.far.take(msg)
+		}
+		if !passed { // else the owner notes it
+			st.auditMessage(msg, e)
+		}
 		return e
 	case errors.Is(err, io.EOF):
 		return nil
@@ -144,7 +154,7 @@ func (st *stream) halfClosed(err error) {
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		if st.far == nil {
+		if st.far == nil || !st.far.halfClose() {
 			st.watch.Unattended(reason)
 		}
 	case <-st.t.ctx.Done():
@@ -157,7 +167,7 @@ func (st *stream) handle(msg *agentdv1.RunRequest, queued func()) *fault.Error {
 	if e := check(st.srv.rules, msg); e != nil {
 		return st.invalid(msg, e)
 	}
-	if st.far != nil {
+	if st.far.isAway() {
 		return st.far.take(msg)
 	}
 	if id := sessionIDOf(msg); id != "" && id != st.turn.SessionID() {
@@ -195,6 +205,14 @@ func (st *stream) handle(msg *agentdv1.RunRequest, queued func()) *fault.Error {
 		return st.raise(ctx, r.InteractionRequest)
 	case *agentdv1.RunRequest_End:
 		reason := r.End.GetReason()
+		if reason == resetReason && isForwarded(ctx) {
+			st.watch.CloseAndCancel(reason)
+			select {
+			case st.stopReasons <- fault.Errorf(codeInvalid, "the client is gone"):
+			default: // it ends anyway
+			}
+			return nil
+		}
 		if reason == "" {
 			reason = "ended by the client"
 		}

@@ -30,6 +30,9 @@ import (
 const (
 	headerSecret    = "Agentd-Replica-Secret" //nolint:gosec // the name of a header
 	headerPrincipal = "Agentd-Replica-Principal"
+	// headerMoved is in the trailer of a call that was forwarded to a server that does not have the session any more,
+	// and has done nothing: who asks again finds the owner.
+	headerMoved = "Agentd-Replica-Moved"
 )
 
 // caller is a principal as headerPrincipal has it, in base64 of JSON.
@@ -79,6 +82,17 @@ func ownerIn(err error) string {
 		return e.Address
 	}
 	return ""
+}
+
+// hasMoved reports whether a trailer has headerMoved.
+func hasMoved(trailer http.Header) bool { return trailer.Get(headerMoved) != "" }
+
+// says reports whether an error of a call that was forwarded is to have headerMoved.
+func (s *Server) says(ctx context.Context, err error) bool {
+	if err == nil || !isForwarded(ctx) || session.IsUnsure(err) {
+		return false
+	}
+	return roams(err) || errors.Is(err, errDraining) || errors.Is(err, errElsewhere)
 }
 
 // carry sets the headers of a call that is forwarded.
@@ -152,6 +166,9 @@ func (s *Server) forwardUnary(
 		return nil, err
 	}
 	resp, err := clnt.CallUnary(ctx, out)
+	if e, is := errors.AsType[*connect.Error](err); is && hasMoved(e.Meta()) {
+		return nil, errAway
+	}
 	if err != nil {
 		return nil, s.unreached(ctx, err)
 	}

@@ -28,6 +28,8 @@ const replicaSecret = "a secret of servers"
 // peerServer is one of several servers over one store.
 type peerServer struct {
 	owns  *memowners.Replica
+	group *memowners.Group
+	srv   *server.Server
 	calls agentdv1connect.SessionServiceClient
 	runs  agentdv1connect.AgentdClient
 	m     *session.Manager
@@ -50,7 +52,7 @@ func peers(t *testing.T, e engine, n int) []*peerServer {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := &peerServer{owns: g.Join(l.Addr().String()), url: "http://" + l.Addr().String()}
+		p := &peerServer{group: g, owns: g.Join(l.Addr().String()), url: "http://" + l.Addr().String()}
 		if p.m, err = session.NewManager(session.Config{Store: p.owns, Owners: p.owns, Runner: e}); err != nil {
 			t.Fatal(err)
 		}
@@ -72,6 +74,7 @@ func peers(t *testing.T, e engine, n int) []*peerServer {
 		if err != nil {
 			t.Fatal(err)
 		}
+		p.srv = srv
 		both := new(http.Protocols)
 		both.SetHTTP1(true)
 		both.SetUnencryptedHTTP2(true)
@@ -92,6 +95,7 @@ func peers(t *testing.T, e engine, n int) []*peerServer {
 			if err := p.m.Shutdown(ctx); err != nil {
 				t.Error(err)
 			}
+			srv.End()
 			p.cut()
 			tr.CloseIdleConnections()
 		})

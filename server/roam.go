@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/http"
 	"time"
 
 	"connectrpc.com/connect"
@@ -11,11 +12,14 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 const (
-	// roamEvery is the wait before the owner of a session is looked for again, and roamFor how long it is looked for.
+	// roamFirst is the wait before the owner of a session is looked for again, at first. It doubles with each look, to
+	// roamEvery. roamFor is for how long it is looked for.
 	roamEvery = 100 * time.Millisecond
+	roamFirst = 5 * time.Millisecond
 	roamFor   = time.Minute
 	// aheadOf is how many messages of another server wait for a client; what follows waits in flow control.
 	aheadOf = 16
@@ -28,6 +32,8 @@ type roamer struct {
 	attach func(ctx context.Context) (feed, func(), error)
 	// note remembers where an event stands.
 	note func(session.Placed)
+	// stays reports whether the client is to stay when its session goes. Otherwise it is told, and goes elsewhere.
+	stays func() bool
 	// moved, if not nil, has a function called when the session has a new owner, until end is called.
 	moved func(func()) (end func())
 
@@ -35,6 +41,7 @@ type roamer struct {
 	leave func()        // of now
 	begun time.Time     // of now
 	since time.Time     // the owner is looked for; zero: it is found
+	wait  time.Duration // before the next try
 	again chan struct{} // receives when it is time for the next try
 	timer *time.Timer   // fills again
 	still func()        // ends what moved has begun; nil while somebody is attached
@@ -88,17 +95,20 @@ func (r *roamer) Next(ctx context.Context) ([]session.Placed, error) {
 			r.now = nil
 			return nil, r.later(ctx, err)
 		}
-		r.begun = time.Now()
 		r.found()
+		r.begun = time.Now()
 	}
 	events, err := r.now.Next(ctx)
 	for _, e := range events {
 		r.note(e)
 	}
 	if len(events) > 0 || time.Since(r.begun) > 10*roamEvery { // it had found the owner, which may have said nothing
-		r.since = time.Time{}
+		r.since, r.wait = time.Time{}, 0
 	}
 	if err != nil && roams(err) {
+		if !r.stays() {
+			return events, errElsewhere
+		}
 		r.leave()
 		r.now = nil
 		err = r.later(ctx, err)
@@ -108,8 +118,11 @@ func (r *roamer) Next(ctx context.Context) ([]session.Placed, error) {
 
 // later has Next try again, unless that has gone on for too long.
 func (r *roamer) later(ctx context.Context, err error) error {
-	if !roams(err) {
+	switch {
+	case !roams(err):
 		return err
+	case !r.stays():
+		return errElsewhere
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -118,15 +131,13 @@ func (r *roamer) later(ctx context.Context, err error) error {
 		r.since = time.Now()
 	}
 	if time.Since(r.since) > roamFor {
-		if errors.Is(err, errAway) {
-			err = errUnreached
-		}
 		return err
 	}
 	if r.still == nil && r.moved != nil {
 		r.still = r.moved(r.next)
 	}
-	r.timer = time.AfterFunc(roamEvery, r.next)
+	r.wait = min(max(2*r.wait, roamFirst), roamEvery)
+	r.timer = time.AfterFunc(r.wait, r.next)
 	return nil
 }
 
@@ -165,13 +176,30 @@ func roams(err error) bool {
 	return session.IsMoved(err) || session.IsOwnerless(err) || ownerIn(err) != "" || errors.Is(err, errAway)
 }
 
+// isHere reports whether this server has the session.
+func (r *roamer) isHere() bool {
+	switch r.now.(type) {
+	case nil, *remote:
+		return false
+	}
+	return true
+}
+
 // errAway is why a stream of another server has ended before its end.
-var errAway = errors.New("server: the owner of the session is gone")
+var errAway = fault.Errorf(codeUnavailable, "the server that runs the session does not respond; %s", resumeHint).
+	After(retryLater)
+
+// errElsewhere is what a client reads whose session another server has, when this one stops.
+var errElsewhere = fault.Errorf(codeUnavailable,
+	"the server is stopping, and another one has the session; %s", resumeHint).After(time.Millisecond)
 
 // receiver is the client's side of a stream of events of another server. Err is nil if that server has ended it.
 type receiver interface {
 	Receive() bool
 	Err() error
+	// HasMoved reads the rest of the stream, and reports whether the server has ended it because it does not have the
+	// session any more, or has died before its end.
+	HasMoved() bool
 	Close() error
 }
 
@@ -211,10 +239,10 @@ func (r *remote) receive(in receiver, read func() session.Placed, over chan stru
 		case nil, *agentdv1.RunResponse_Heartbeat:
 			continue
 		case *agentdv1.RunResponse_Error:
-			if e.Message.GetSeq() == 0 && said.Error.GetCode() == codeUnavailable {
-				return errAway
-			}
 			if e.Message.GetSeq() == 0 && e.Message.GetTime() == nil {
+				if in.HasMoved() {
+					return errAway
+				}
 				return faultSaid(said.Error)
 			}
 		case *agentdv1.RunResponse_End:
@@ -235,6 +263,29 @@ func (r *remote) receive(in receiver, read func() session.Placed, over chan stru
 		return e
 	}
 	return errAway
+}
+
+// await waits until the stream has ended, at most that long, and returns why it has: nil after an end that the other
+// server has made.
+func (r *remote) await(ctx context.Context, most time.Duration) error {
+	timer := time.NewTimer(most)
+	defer timer.Stop()
+	for {
+		select {
+		case _, more := <-r.events:
+			if more {
+				continue
+			}
+			if errors.Is(r.err, errAway) {
+				return r.err
+			}
+			return nil
+		case <-timer.C:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
 
 func (r *remote) rouse() {
@@ -303,7 +354,7 @@ func (s *sessionService) watchTurn(
 		return nil, nil, nil, errAway
 	}
 	read := func() session.Placed { return session.Placed{Message: in.Msg().GetEvent()} }
-	from, leave := follow(in, read, cancel)
+	from, leave := follow(watched{in, in}, read, cancel)
 	return from, leave, nil, nil
 }
 
@@ -323,6 +374,7 @@ func (s *sessionService) roamTurn(
 			r.Msg.TurnId = e.Message.GetTurnId()
 		}
 	})
+	out.stays = s.staysUntilDrain
 	out.attach = func(ctx context.Context) (feed, func(), error) {
 		next, leave, _, err := s.watchTurn(ctx, r)
 		return next, leave, err
@@ -358,8 +410,28 @@ func (s *sessionService) watchSession(
 	read := func() session.Placed {
 		return session.Placed{Message: in.Msg().GetEvent(), Cursor: in.Msg().GetCursor()}
 	}
-	from, leave := follow(in, read, cancel)
+	from, leave := follow(watched{in, in}, read, cancel)
 	return from, leave, nil
+}
+
+// watched receives what the owner sends to a client that watches.
+type watched struct {
+	receiving
+	trailing interface{ ResponseTrailer() http.Header }
+}
+
+// receiving is what streams of the two methods have in common.
+type receiving interface {
+	Receive() bool
+	Err() error
+	Close() error
+}
+
+// HasMoved implements receiver.
+func (w watched) HasMoved() bool {
+	for w.Receive() {
+	}
+	return w.Err() != nil || hasMoved(w.trailing.ResponseTrailer())
 }
 
 // roamSession returns a feed of a session that follows it.
@@ -375,6 +447,7 @@ func (s *sessionService) roamSession(
 			r.Msg.Cursor = e.Cursor
 		}
 	})
+	out.stays = s.staysUntilDrain
 	out.attach = func(ctx context.Context) (feed, func(), error) { return s.watchSession(ctx, r) }
 	out.moved = s.movedOf(ctx, r.Msg.GetSessionId())
 	return out, nil
@@ -390,6 +463,9 @@ func (s *Server) forwarded(
 		address := ownerIn(err)
 		if address == "" && session.IsUnsure(err) {
 			return nil, err
+		}
+		if known, is := s.now().Sessions.(owners); is && session.IsOwnerless(err) {
+			address = known.Another()
 		}
 		if address != "" {
 			if resp, err = s.forwardUnary(ctx, req, address); err == nil || !errors.Is(err, errAway) {
@@ -409,9 +485,10 @@ func (s *Server) forwarded(
 	return resp, err
 }
 
-// owners knows which server owns a session.
+// owners knows which server owns a session, and which one else takes sessions.
 type owners interface {
 	OwnerOf(ctx context.Context, id string) (address string, err error)
+	Another() (address string)
 }
 
 // atOwner serves a call, unless it asks how a session or a turn is and another server owns the session, which knows
@@ -435,3 +512,6 @@ func (s *Server) atOwner(
 	}
 	return serve()
 }
+
+// staysUntilDrain reports whether a client that watches is to stay when its session goes to another server.
+func (s *Server) staysUntilDrain() bool { return s.drain.Err() == nil }

@@ -34,6 +34,7 @@ func TestRoamer(t *testing.T) {
 		now := &silent{fails: make(chan error, 1)}
 		away := false
 		r := newRoamer(now, func() {}, func(session.Placed) {})
+		r.stays = func() bool { return true }
 		r.attach = func(context.Context) (feed, func(), error) {
 			if away {
 				return nil, nil, errAway

@@ -34,13 +34,13 @@ func (st *stream) follow(ctx context.Context) {
 // newFollower returns what follows the turn.
 func (st *stream) newFollower() *follower {
 	st.idle = time.NewTimer(st.srv.now().IdleTimeout)
+	f := &follower{srv: st.srv, view: st.view, hint: resumeHint, peer: runPeer{st}, quiet: st.idle.C}
 	if st.far != nil {
-		return &follower{srv: st.srv, feed: st.far.feed, hint: resumeHint, peer: runPeer{st}, quiet: st.idle.C}
+		f.feed = st.far.feed
+	} else {
+		f.feed = &turnFeed{Watcher: st.watch}
 	}
-	return &follower{
-		srv: st.srv, feed: &turnFeed{Watcher: st.watch}, view: st.view, hint: resumeHint,
-		peer: runPeer{st}, quiet: st.idle.C,
-	}
+	return f
 }
 
 // followed ends the stream after its follower has returned err.
@@ -128,6 +128,23 @@ func (p runPeer) put(e session.Placed) error {
 
 func (p runPeer) stops() <-chan *fault.Error { return p.stopReasons }
 
+// leaves implements peer.
+func (p runPeer) leaves() <-chan struct{} {
+	switch {
+	case p.far == nil || p.far.feed.isHere():
+		return nil
+	case p.plain:
+		return p.srv.ended.Done()
+	}
+	return p.srv.drain.Done()
+}
+
+// stays reports whether the client is to stay when its session goes to another server. One that knows how to attach
+// goes itself when this server stops.
+func (st *stream) stays() bool {
+	return st.plain && st.srv.ended.Err() == nil || st.srv.drain.Err() == nil
+}
+
 // stopped implements peer. When the turn is suspended, or the log cannot be read, what
 // comes later is for a later stream.
 func (p runPeer) stopped(err error) *fault.Error {
@@ -138,13 +155,16 @@ func (p runPeer) stopped(err error) *fault.Error {
 // endEarly sends why the stream ends before its turn.
 func (st *stream) endEarly(e *fault.Error) {
 	st.errorCode = e.Code
+	if st.srv.says(st.t.ctx, e) {
+		st.bidi.ResponseTrailer().Set(headerMoved, "1")
+	}
 	st.send(st.errorOf(e))
 }
 
 // errorOf returns the wire form of an error of a stream that has its turn.
 func (st *stream) errorOf(e *fault.Error) *agentdv1.RunResponse {
 	st.srv.limited(e)
-	if st.far != nil {
+	if st.turn == nil {
 		return errorResponse(st.far.sessionID(), e)
 	}
 	if e.TurnID == "" {

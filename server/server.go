@@ -25,8 +25,10 @@ type Server struct {
 	log     *slog.Logger
 	rules   *protorules.Rules
 	handler http.Handler
-	drain   context.Context //nolint:containedctx // ends when Drain is called
-	stop    context.CancelFunc
+	drain   context.Context    //nolint:containedctx // ends when Drain is called
+	ended   context.Context    //nolint:containedctx // ends when End is called, or Drain if there are no other servers
+	stop    context.CancelFunc // of drain
+	end     context.CancelFunc // of ended
 	inbox   *inbox
 	outbox  *outbox
 	tenants *tenants
@@ -51,6 +53,7 @@ func New(cfg Config) (*Server, error) {
 		inbox: newInbox(cfg.MaxReplyBytes), outbox: newOutbox(cfg.MaxReplyBytes), tenants: newTenants()}
 	s.cfg.Store(&cfg)
 	s.drain, s.stop = context.WithCancel(context.Background())
+	s.ended, s.end = context.WithCancel(context.Background())
 	if s.handler, err = s.routes(); err != nil {
 		s.stop()
 		return nil, err
@@ -116,21 +119,35 @@ func (s *Server) routes() (http.Handler, error) {
 	return mux, nil
 }
 
-// Drain refuses new streams from now on and makes the server not ready. Open streams
-// continue until their turns end or are suspended. It may be called again.
+// Drain makes the server not ready, and refuses new streams from now on. Open streams continue until their turns end or
+// are suspended.
+//
+// A server that is one of several tells clients that know how to attach when another server has their session, and
+// refuses none that know nothing of other servers: their streams go to another server, through this one, until End. It
+// may be called again.
 func (s *Server) Drain() {
+	s.stop()
+	if s.now().ReplicaClient == nil {
+		s.End()
+	}
+}
+
+// End ends what goes on after Drain at other servers, through this one. Clients read that they may attach again. It may
+// be called again.
+func (s *Server) End() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.drain.Err() != nil {
+	s.stop()
+	if s.ended.Err() != nil {
 		return
 	}
-	s.stop()
+	s.end()
 	if s.open == 0 {
 		close(s.drained)
 	}
 }
 
-// Drained is closed when Drain has been called and no Run stream is left.
+// Drained is closed when Drain and, for a server that is one of several, End have been called and no stream is left.
 func (s *Server) Drained() <-chan struct{} { return s.drained }
 
 // Streams returns how many Run streams are open. A stream that has ended does not
@@ -161,7 +178,7 @@ func (s *Server) count() *fault.Error {
 	defer s.mu.Unlock()
 	s.open++
 	switch {
-	case s.drain.Err() != nil:
+	case s.ended.Err() != nil:
 		return errDraining
 	case s.open > s.now().MaxStreams:
 		return fault.Errorf(codeUnavailable, "the server has %d open streams, its limit; try again later",
@@ -175,7 +192,7 @@ func (s *Server) uncount() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.open--
-	if s.open == 0 && s.drain.Err() != nil {
+	if s.open == 0 && s.ended.Err() != nil {
 		select {
 		case <-s.drained:
 		default:

@@ -206,7 +206,11 @@ func (c checks) clientError(ctx context.Context, where string, p any, err error)
 		err = errors.New("panic")
 	}
 	c.s.limited(err)
+	moved := c.s.says(ctx, err)
 	err = c.wireError(ctx, where, err)
+	if e, is := errors.AsType[*connect.Error](err); is && moved {
+		e.Meta().Set(headerMoved, "1")
+	}
 	accessOf(ctx).failed(err)
 	return err
 }
@@ -451,7 +455,7 @@ func (s *sessionService) WatchTurn(
 	out := &watchStream{
 		s: s.Server, exchange: exchange, sessionID: r.Msg.GetSessionId(), hint: resumeHint,
 		view: view{display: r.Msg.GetDisplay(), only: r.Msg.GetVisibility()},
-		feed: feed,
+		feed: feed, trailer: stream.ResponseTrailer,
 		put: func(e session.Placed) error {
 			if e.Message == nil {
 				return stream.Send(nil)

@@ -37,7 +37,8 @@ type stream struct {
 	attached     chan struct{}              // closed when turn and watch are set
 	turn         *session.Turn              // written before attached is closed
 	watch        *session.Watcher           // written before attached is closed
-	far          *farRun                    // another server has the turn; written before attached is closed
+	far          *farRun                    // of a server that is one of several; written before attached is closed
+	plain        bool                       // the client is too old to attach; written before attached is closed
 	observes     bool                       // the client only watches; written before attached is closed
 	view         view                       // what the client sees of events; written before attached is closed
 	replies      chan *agentdv1.RunResponse // from the receiver to the sender
@@ -122,6 +123,9 @@ func (st *stream) serve(ctx context.Context, refused *fault.Error, leave func())
 	if refused != nil {
 		st.errorCode = refused.Code
 		st.srv.limited(refused)
+		if st.srv.says(ctx, refused) {
+			st.bidi.ResponseTrailer().Set(headerMoved, "1")
+		}
 		st.send(errorResponse("", refused))
 	} else {
 		close(st.attached)
@@ -146,7 +150,7 @@ func (st *stream) open(ctx context.Context) *fault.Error {
 	case first = <-st.first:
 	case <-timer.C:
 		return fault.Errorf(codeTimeout, "no ExecuteRequest or AttachRequest within %v", timeout)
-	case <-st.srv.drain.Done():
+	case <-st.srv.ended.Done():
 		return errDraining
 	case <-st.t.ctx.Done():
 		st.gone = true
@@ -165,11 +169,32 @@ func (st *stream) open(ctx context.Context) *fault.Error {
 		return e
 	}
 	e := st.begin(ctx, first.msg)
-	if e != nil && ownerIn(e) != "" && st.srv.forwards(ctx) {
-		e = st.beginFar(ctx, first.msg, ownerIn(e))
+	if st.srv.forwards(ctx) {
+		e = st.beginAnywhere(ctx, first.msg, e)
 	}
 	st.auditOpening(ctx, first.msg, e)
 	return e
+}
+
+// beginAnywhere has the stream's turn where its session is, after begin has returned e, for a server that is one of
+// several. A server that stops begins none: a client that knows nothing of other servers has its turn begun by one of
+// them.
+func (st *stream) beginAnywhere(ctx context.Context, first *agentdv1.RunRequest, e *fault.Error) *fault.Error {
+	address := ""
+	switch {
+	case e == nil:
+		st.roam(ctx, first)
+	case ownerIn(e) != "":
+		address = ownerIn(e)
+	case session.IsOwnerless(e) && st.plain:
+		if known, is := st.srv.now().Sessions.(owners); is {
+			address = known.Another()
+		}
+	}
+	if address == "" {
+		return e
+	}
+	return st.beginFar(ctx, first, address)
 }
 
 // begin does what the first message asks for.
@@ -184,8 +209,8 @@ func (st *stream) begin(ctx context.Context, msg *agentdv1.RunRequest) *fault.Er
 				quote(r.Execute.GetSessionId())).
 				Breaking("execute.user_prompt", fault.RuleRequired)
 		}
-		st.cancelsOnReset = !isForwarded(ctx) && st.srv.now().OnDisconnect == onDisconnectAuto &&
-			!hasNewFields(msg.ProtoReflect())
+		st.plain = !isForwarded(ctx) && !hasNewFields(msg.ProtoReflect())
+		st.cancelsOnReset = st.plain && st.srv.now().OnDisconnect == onDisconnectAuto
 		return st.start(ctx, r.Execute)
 	default:
 		return fault.Errorf(codeInvalid,

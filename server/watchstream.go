@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"net/http"
 	"time"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
@@ -19,8 +20,9 @@ type watchStream struct {
 	hint      string // see follower
 	greets    bool   // the first message is a heartbeat
 	view      view
-	feed      feed
+	feed      *roamer
 	put       func(session.Placed) error // without a message: the headers
+	trailer   func() http.Header
 
 	heartbeats *time.Ticker
 }
@@ -46,6 +48,9 @@ func (w *watchStream) serve(ctx context.Context) error {
 	f := &follower{srv: w.s, feed: w.feed, view: w.view, hint: w.hint, peer: w, quiet: w.heartbeats.C}
 	err := f.follow(ctx)
 	if e, ok := errors.AsType[*fault.Error](err); ok {
+		if w.s.says(ctx, e) {
+			w.trailer().Set(headerMoved, "1")
+		}
 		accessOf(ctx).failedWith(e.Code)
 		w.s.limited(e)
 		return w.send(session.Placed{Message: errorResponse(w.sessionID, e)}, false)
@@ -90,6 +95,14 @@ func (w *watchStream) onQuiet() error {
 func (*watchStream) replies() <-chan *agentdv1.RunResponse { return nil }
 func (*watchStream) reply(*agentdv1.RunResponse) error     { return nil }
 func (*watchStream) stops() <-chan *fault.Error            { return nil }
+
+// leaves implements peer.
+func (w *watchStream) leaves() <-chan struct{} {
+	if w.feed.isHere() {
+		return nil
+	}
+	return w.s.drain.Done()
+}
 
 func (w *watchStream) stopped(err error) *fault.Error {
 	return w.s.internal("read "+w.sessionID, err)

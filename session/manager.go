@@ -185,7 +185,7 @@ func (m *Manager) admit(tenant string, isNew bool) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.draining {
-		return fault.Errorf(fault.Unavailable, "the server is stopping")
+		return errOwnerless
 	}
 	n, own := m.countLocked(tenant)
 	if n >= m.limits().MaxTurns {
@@ -224,7 +224,7 @@ func (m *Manager) admitEnd() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.draining {
-		return fault.Errorf(fault.Unavailable, "the server is stopping")
+		return errOwnerless
 	}
 	if err := m.store.Refuses(); err != nil {
 		return err

@@ -5,7 +5,6 @@ import (
 	"sync"
 
 	"github.com/apzuk3/agentd/session/fault"
-	"github.com/apzuk3/agentd/session/internal/halt"
 	"github.com/apzuk3/agentd/session/internal/live"
 )
 
@@ -36,7 +35,7 @@ func (m *Manager) observe(ctx context.Context, req AttachRequest) (*Turn, *Watch
 func (m *Manager) endObserversOfSuspended() {
 	m.sessions.Each(func(s *live.Session, _, observers int) {
 		if observers > 0 && s.IsSuspended() {
-			s.EndObservers(halt.ErrResumedLater)
+			s.EndObservers(m.errSuspended())
 		}
 	})
 }

@@ -44,6 +44,8 @@ type Owners interface {
 	Release(ctx context.Context, key string, epoch int64, due time.Duration) error
 	// Owner returns the address of the server that owns a session; "" is nobody that lives, or this server.
 	Owner(ctx context.Context, key string) (address string, err error)
+	// Another returns the address of another server that lives and takes sessions; "" is none. It returns at once.
+	Another() (address string)
 	// Due returns at most that many sessions without an owner whose time has come, and sessions whose owner has died, a
 	// fair share of them if there are other servers. It claims none: the manager claims what it takes.
 	Due(ctx context.Context, most int) (keys []string, err error)
@@ -82,10 +84,12 @@ func IsMoved(err error) bool { return halt.IsMoved(err) }
 // IsUnsure reports whether an error of IsMoved leaves open whether what was asked was done.
 func IsUnsure(err error) bool { return halt.IsUnsure(err) }
 
-// errOwnerless is the error of a session that nobody owns, in a server that claims none any more.
+// errOwnerless is the error of what a server that stops does not begin any more: a turn, or a claim of a session that
+// nobody owns.
 var errOwnerless = fault.Errorf(fault.Unavailable, "the server is stopping; try again").After(refusal.Soon)
 
-// IsOwnerless reports whether an error says that this server is stopping and that no other one owns the session yet.
+// IsOwnerless reports whether an error says that this server is stopping, and that the session has no owner yet: what
+// was asked was not done, and another server does it.
 func IsOwnerless(err error) bool { return errors.Is(err, errOwnerless) }
 
 // isElsewhere reports whether another server owns a session, or is about to.
@@ -104,6 +108,14 @@ func (m *Manager) OwnerOf(ctx context.Context, id string) (address string, err e
 		return "", err
 	}
 	return m.ownerOf(ctx, key)
+}
+
+// Another returns the address of another server over the store that takes sessions; "" is none.
+func (m *Manager) Another() string {
+	if m.owners == nil {
+		return ""
+	}
+	return m.owners.Another()
 }
 
 func (m *Manager) ownerOf(ctx context.Context, key string) (address string, err error) {

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/internal/halt"
 	"github.com/apzuk3/agentd/session/internal/live"
 	"github.com/apzuk3/agentd/session/internal/lock"
 )
@@ -52,6 +54,17 @@ func (m *Manager) stopped(d *live.Driver, suspended bool) {
 	case m.stops.cut[d] == "":
 		m.stops.suspended++
 	}
+}
+
+// errSuspended is what the clients of a suspended turn read. A server that stops leaves its sessions to others, if
+// there are any.
+func (m *Manager) errSuspended() *fault.Error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.draining && m.owners != nil {
+		return halt.ErrMoved
+	}
+	return halt.ErrResumedLater
 }
 
 // logStops says once what has become of the turns.

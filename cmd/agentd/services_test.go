@@ -33,8 +33,9 @@ var runOnly = map[string]string{
 	"TestScreens":   "about what a person sees of a turn, which is the client's",
 	"TestInterrupt": "about signals to the command, whose server is gone for good",
 
-	"TestReplicas": "about which server runs a turn, and forwards it; server has tests of both services",
-	"TestStore":    "about where a daemon keeps its data, which is the same for both services",
+	"TestReplicas":      "about which server runs a turn, and forwards it; server has tests of both services",
+	"TestRollingDeploy": "as TestReplicas",
+	"TestStore":         "about where a daemon keeps its data, which is the same for both services",
 
 	"TestBackupOfALoadedDaemon": "about the file of the database, which is the same for both services",
 	"TestKilledBackup":          "as TestBackupOfALoadedDaemon",

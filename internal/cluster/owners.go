@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -85,6 +86,21 @@ func (m *Member) owner(ctx context.Context, key string) (id int64, address strin
 		err = store.ErrNoSession
 	}
 	return id, address, within(err, "look up the owner of session %q", key)
+}
+
+// Another implements session.Owners. Of several members it returns any, so that they share what a member that drains
+// does not begin.
+func (m *Member) Another() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	dead := m.deadLocked()
+	others := slices.DeleteFunc(m.view.all(), func(r Replica) bool {
+		return r.ID == m.id || r.Draining || slices.Contains(dead, r.ID)
+	})
+	if len(others) == 0 {
+		return ""
+	}
+	return others[rand.IntN(len(others))].Address
 }
 
 // Release implements session.Owners.

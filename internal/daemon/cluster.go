@@ -296,6 +296,41 @@ func (d *Daemon) drainReplica() {
 	}
 }
 
+// goAway has clients open new streams elsewhere, and closes connections that are not used any more. The caller calls
+// done, which ends that, after it has closed the server.
+func (d *Daemon) goAway(ctx context.Context) (done func()) {
+	if d.replica == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var gone sync.WaitGroup
+	gone.Go(func() { _ = d.http.Shutdown(ctx) }) // it waits for the streams
+	return func() {
+		cancel()
+		gone.Wait()
+	}
+}
+
+// forwardedLook is how often a shutdown looks whether streams are left.
+const forwardedLook = 20 * time.Millisecond
+
+// awaitForwarded waits for streams whose sessions other replicas have by now, until ctx ends: their clients know
+// nothing of other servers.
+func (d *Daemon) awaitForwarded(ctx context.Context) {
+	if d.replica == nil {
+		return
+	}
+	look := time.NewTicker(forwardedLook)
+	defer look.Stop()
+	for d.server.Streams() > 0 {
+		select {
+		case <-ctx.Done():
+			return
+		case <-look.C:
+		}
+	}
+}
+
 // leave takes the daemon off the list of replicas.
 func (d *Daemon) leave() {
 	if d.replica == nil {

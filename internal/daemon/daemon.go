@@ -455,7 +455,10 @@ func (d *Daemon) Shutdown(ctx context.Context) error {
 	} else if !started && d.cfg.Listener != nil {
 		_ = d.cfg.Listener.Close()
 	}
+	goneAway := d.goAway(ctx)
 	errs = append(errs, d.manager.Shutdown(ctx))
+	d.awaitForwarded(ctx)
+	d.server.End()
 	if d.awaitStreams() && replying {
 		d.lastFrames()
 	}
@@ -466,6 +469,7 @@ func (d *Daemon) Shutdown(ctx context.Context) error {
 	if !d.awaitStreams() { // without a connection a stream has no reason to stay
 		errs = append(errs, fmt.Errorf("daemon: %d streams did not end within %v", d.server.Streams(), 2*streamsGrace))
 	}
+	goneAway()
 	d.served.Wait()
 	if n := d.requests.close(streamsGrace); n > 0 {
 		errs = append(errs, fmt.Errorf("daemon: %d requests did not end within %v", n, streamsGrace))

@@ -41,10 +41,11 @@ type Replica struct {
 	address string
 
 	// Protected by Group.mu.
-	dead    bool
-	claims  int
-	refused int   // appends that were fenced
-	cut     error // what claims and releases return
+	dead     bool
+	draining bool
+	claims   int
+	refused  int   // appends that were fenced
+	cut      error // what claims and releases return
 }
 
 // New returns a group without servers over a store.
@@ -99,6 +100,15 @@ func (g *Group) OwnerOf(key string) (address string, epoch int64) {
 		return "", h.epoch
 	}
 	return h.owner.address, h.epoch
+}
+
+// Orphan takes a session from its owner, which does not know it yet. The session is due.
+func (g *Group) Orphan(key string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	h := g.headLocked(key)
+	h.owner, h.due = nil, time.Now()
+	h.epoch++
 }
 
 // Owned returns the sessions that have an owner, in order.
@@ -182,11 +192,30 @@ func (r *Replica) Owner(_ context.Context, key string) (string, error) {
 	return h.owner.address, nil
 }
 
+// Drain says to the others that the server takes no more sessions.
+func (r *Replica) Drain() {
+	r.g.mu.Lock()
+	defer r.g.mu.Unlock()
+	r.draining = true
+}
+
+// Another implements session.Owners.
+func (r *Replica) Another() string {
+	r.g.mu.Lock()
+	defer r.g.mu.Unlock()
+	for _, other := range r.g.replicas {
+		if other != r && !other.dead && !other.draining {
+			return other.address
+		}
+	}
+	return ""
+}
+
 // Due implements session.Owners. The sessions are shared by their keys among the servers that live.
 func (r *Replica) Due(_ context.Context, most int) (keys []string, err error) {
 	r.g.mu.Lock()
 	defer r.g.mu.Unlock()
-	if r.cut != nil || r.dead {
+	if r.cut != nil || r.dead || r.draining {
 		return nil, r.cut
 	}
 	for key, h := range r.g.heads {
@@ -198,7 +227,7 @@ func (r *Replica) Due(_ context.Context, most int) (keys []string, err error) {
 	slices.Sort(keys)
 	living := int64(0)
 	for _, other := range r.g.replicas {
-		if !other.dead {
+		if !other.dead && !other.draining {
 			living++
 		}
 	}

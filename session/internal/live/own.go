@@ -62,3 +62,7 @@ func (s *Session) Has(lastSeq int64, archived bool) bool {
 	defer s.mu.Unlock()
 	return s.seq == lastSeq && s.archived == archived && s.broken == nil
 }
+
+// IsLeft reports whether another server drives the turn, or is to: the session is lost, or its turn is suspended in a
+// server that stops.
+func (t *Turn) IsLeft() bool { return t.s.IsLost() || t.s.store.Draining.Load() && t.s.IsSuspended() }
