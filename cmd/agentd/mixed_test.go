@@ -1,6 +1,7 @@
 package main
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -38,9 +39,7 @@ func TestVersionBefore(t *testing.T) {
 			f.open(other, nil)
 			call := f.until(func(m *agentdv1.RunResponse) bool { return m.GetToolCall() != nil }).GetToolCall()
 			encrypted := map[string]string{"AGENTD_ENCRYPTION_KEYS": encryptionKey(t, t.TempDir(), "", "main")}
-			for k, v := range env {
-				encrypted[k] = v
-			}
+			maps.Copy(encrypted, env)
 			encrypted["AGENTD_ADDR"] = freeAddr(t)
 			encrypted["AGENTD_ADVERTISE"], encrypted["AGENTD_REPLICA_SECRET"] = "http://"+encrypted["AGENTD_ADDR"], replicaSecret
 			code, out, errs := command(t, encrypted, "serve")

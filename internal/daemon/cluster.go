@@ -42,8 +42,8 @@ type Cluster struct {
 	BusCredsFile, BusCAFile string
 	// Beat, TTL and LockTTL are those of package cluster; 0 is the default of each.
 	Beat, TTL, LockTTL time.Duration
-	// Featureless has the daemon tell the others that it is of the first release that had replicas, for tests of versions
-	// that run side by side.
+	// Featureless has the daemon tell the others that it is of the first release that had replicas, for tests of
+	// versions that run side by side.
 	Featureless bool
 }
 
@@ -156,7 +156,8 @@ func (d *Daemon) join(db *postgres.Store) error {
 		return err
 	}
 	m, err := cluster.Join(ctx, cluster.Config{
-		DB: db.Pool(), Connect: db.Connect, Name: name, Address: address, Version: d.cfg.Version, Features: c.features(),
+		DB: db.Pool(), Connect: db.Connect, Name: name, Address: address,
+		Version: d.cfg.Version, Features: c.features(),
 		Beat: c.Beat, TTL: c.TTL, LockTTL: c.LockTTL, Logger: d.log,
 		OnGone: func() {
 			if r := d.sealer.Load(); r != nil {
