@@ -44,6 +44,8 @@ type Manager struct {
 	owners    Owners // nil: all sessions are this server's
 	bus       hints  // nil: none
 	exclusive lock.Keyed[work]
+	follows   follows
+	endHints  func() // of serveHints
 
 	mu        sync.Mutex // protects the fields below
 	running   map[*live.Driver]struct{}
@@ -56,6 +58,7 @@ type Manager struct {
 	// With Owners: references to sessions that still write, and sessions that could not be let go.
 	lingering  []*sessionRef
 	unreleased map[string]unreleased
+	observed   map[string]struct{} // sessions of this server whose turns an observer may keep suspended
 	endSweep   context.CancelFunc
 }
 
@@ -78,6 +81,7 @@ func NewManager(cfg Config) (*Manager, error) {
 		owners:     cfg.Owners,
 		bus:        cfg.Bus,
 		unreleased: map[string]unreleased{},
+		observed:   map[string]struct{}{},
 		running:    map[*live.Driver]struct{}{},
 		runningOf:  map[string]int{},
 		starting:   map[string]int{},
@@ -95,6 +99,7 @@ func NewManager(cfg Config) (*Manager, error) {
 			}
 		},
 	})
+	m.endHints = m.serveHints()
 	m.lists = &index.Lists{Store: m.store.Store, Live: inMemory{m}, Retention: cfg.Limits.Retention, Logger: cfg.Logger}
 	return m, nil
 }
