@@ -232,7 +232,8 @@ func (s *Server) Move(database, dir string) {
 		name, err = strings.TrimPrefix(u.Path, "/"), hand(dir)
 	}
 	for _, statement := range []string{
-		"CREATE TABLESPACE in_" + name + " LOCATION '" + dir + "'", "ALTER DATABASE " + name + " SET TABLESPACE in_" + name,
+		"CREATE TABLESPACE in_" + name + " LOCATION '" + dir + "'",
+		"ALTER DATABASE " + name + " SET TABLESPACE in_" + name,
 	} {
 		if err == nil {
 			err = s.c.do(s.t.Context(), statement)
