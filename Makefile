@@ -60,6 +60,7 @@ chaos-cluster: ## break replicas over one PostgreSQL, the database and the links
 	@mkdir -p .cache
 	go test -count=1 -run 'TestCluster$$' -v ./internal/test/chaos -chaos.clusterfaults=$(FAULTS) -timeout 24h | tee .cache/chaos-cluster.log
 	@grep '^cluster faults=' .cache/chaos-cluster.log
+	go test -count=1 -run 'TestHistories$$' -v ./internal/test/chaos -chaos.historyfaults=$(FAULTS) -timeout 24h
 
 mutants: ## break what keeps replicas apart, in copies of the source; fails if the tests do not find it
 	go test -count=1 -run 'TestMutants$$' -v ./internal/test/chaos -chaos.mutants -timeout 30m

@@ -476,6 +476,7 @@ var bansBelow = map[string][]string{
 // modules of all rooms.
 var testModules = []string{
 	"go.uber.org/goleak",
+	"github.com/anishathalye/porcupine",
 	"github.com/nats-io/nats-server/v2",
 	"github.com/nats-io/nkeys",
 	"pgregory.net/rapid",

@@ -108,7 +108,7 @@ const (
 // has none cannot say what calls of a canceled turn have come to, which whoever resumes it does.
 var foreseen = []string{
 	"cannot reach the database", "took this one for dead", "an entry of the audit trail is not written", "an erasure has failed; it is tried again",
-	"agentd: postgres: open: ", "agentd: cluster: join: ", "agentd: daemon: read the data keys: ",
+	"agentd: postgres: ", "agentd: cluster: ", "agentd: daemon: ", // of a start
 	"history of a stopped turn is incomplete",
 }
 

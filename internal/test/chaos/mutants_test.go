@@ -103,7 +103,6 @@ func (m *mutant) isFound(t *testing.T, root string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	//nolint:gosec // arguments of this test
 	cmd := exec.CommandContext(t.Context(), "go", "test", "-count=1", "-overlay", list, "-run", m.tests, m.pkg)
 	cmd.Dir = root
 	out, err := cmd.CombinedOutput()
