@@ -14,9 +14,12 @@ import (
 	"sync"
 	"time"
 
+	"connectrpc.com/connect"
 	"github.com/apzuk3/agentd/internal/bus"
+
 	"github.com/apzuk3/agentd/internal/cluster"
 	"github.com/apzuk3/agentd/internal/share"
+	"github.com/apzuk3/agentd/server"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/store/postgres"
 )
@@ -42,6 +45,24 @@ type Cluster struct {
 	BusCredsFile, BusCAFile string
 	// Beat, TTL and LockTTL are those of package cluster; 0 is the default of each.
 	Beat, TTL, LockTTL time.Duration
+}
+
+// Beside is what a daemon of a test has as one of several of its process, in place of Cluster.
+type Beside struct {
+	Owners session.Owners
+	// Front: the daemon owns no session, see session.Config.
+	Front bool
+	// Client calls the others; nil: this one calls none. Secret is theirs too.
+	Client  connect.HTTPClient
+	Address string
+	Secret  session.Secret
+}
+
+// apply sets what the server of the daemon needs.
+func (b *Beside) apply(to *server.Config) {
+	if b.Owners != nil {
+		to.ReplicaClient, to.ReplicaSecret, to.ReplicaAddress = b.Client, string(b.Secret), b.Address
+	}
 }
 
 // leastSecret is how many characters the secret of replicas has at least.
@@ -174,7 +195,7 @@ func (d *Daemon) replicaID() int64 {
 // owners is what decides who owns a session, nil for a daemon that is alone.
 func (d *Daemon) owners() session.Owners {
 	if d.replica == nil {
-		return nil
+		return d.cfg.Beside.Owners
 	}
 	return d.replica.member
 }
