@@ -482,6 +482,7 @@ func (s *sessionService) attach(
 	if e != nil {
 		return nil, nil, e
 	}
+	req.Follow = req.Observe
 	return s.now().Sessions.Attach(ctx, req)
 }
 

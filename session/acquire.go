@@ -128,6 +128,9 @@ func (m *Manager) tryAcquire(ctx context.Context, key string, create bool) (*ses
 		}
 	}
 	ref.Set(s, err)
+	if err == nil && !fresh && m.owners != nil {
+		m.moved(key)
+	}
 	if refused != nil {
 		err = refused
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/apzuk3/agentd/session/internal/live"
 	"github.com/apzuk3/agentd/session/internal/lock"
 	"github.com/apzuk3/agentd/session/internal/phase"
 	"github.com/apzuk3/agentd/session/internal/refusal"
@@ -46,6 +47,7 @@ func (m *Manager) adopt(ctx context.Context) {
 		m.letGoRest()
 		if ctx.Err() == nil {
 			m.adoptAll(ctx)
+			m.adoptObserved(ctx)
 		}
 		rest.Reset(adoptLeast)
 	}
@@ -87,6 +89,29 @@ func (m *Manager) adoptAll(ctx context.Context) {
 		if err := m.adoptOne(ctx, key); err != nil && !refusal.IsGone(err) && !isElsewhere(err) && ctx.Err() == nil {
 			m.log.LogAttrs(ctx, slog.LevelWarn, "a turn is left open", slog.String("session", key),
 				slog.String("error", err.Error()))
+		}
+	}
+}
+
+// observes notes that an observer keeps a session here, which may have found it before a server that resumes turns did:
+// that of a dead server, or one that is due.
+func (m *Manager) observes(s *live.Session) {
+	if m.owners != nil && s.IsSuspended() {
+		lock.Do(&m.mu, func() { m.observed[s.Key()] = struct{}{} })
+	}
+}
+
+// adoptObserved resumes turns of observed sessions, which Owners do not offer: they have an owner. The next round
+// retries what there was no room for.
+func (m *Manager) adoptObserved(ctx context.Context) {
+	for _, key := range lock.Get(&m.mu, func() []string { return slices.Collect(maps.Keys(m.observed)) }) {
+		s := m.sessionInMemory(key)
+		var err error
+		if s != nil && s.IsSuspended() {
+			err = m.adoptOne(ctx, key)
+		}
+		if err != nil || s == nil || !s.IsSuspended() || s.Prospect() == phase.OnlyWaits {
+			lock.Do(&m.mu, func() { delete(m.observed, key) })
 		}
 	}
 }

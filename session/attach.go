@@ -30,6 +30,9 @@ type AttachRequest struct {
 	// Observe says that the client is an observer: it resumes no turn and receives no
 	// offer, and the turn does not count it as a client. Not with Tools or Starter.
 	Observe bool
+	// Follow says that an observer may be served from the log and what the owner says on the bus. Its watcher ends with
+	// an error of IsMoved where that does not do.
+	Follow bool
 	// Keys are the caller's own provider keys.
 	Keys Keys
 }

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// hints is a bus between the servers over one store, which carries hints. It may lose all of them: what waits for a hint
-// looks for itself too, later. All methods may be called from any goroutine.
+// hints is a bus between the servers over one store, which carries hints. It may lose all of them: what waits for a
+// hint looks for itself too, later. All methods may be called from any goroutine.
 type hints interface {
 	// Publish sends a hint of at most 256 KiB to all servers, this one too. It does not block.
 	Publish(subject string, data []byte)

@@ -17,6 +17,8 @@ import (
 type memBus struct {
 	mu   sync.Mutex // protects the fields below
 	down bool
+	lose func(subject string) bool // nil: nothing is lost
+	sent map[string]int            // by the first part of the subject
 	subs map[int]memSub
 	next int
 }
@@ -31,7 +33,7 @@ type memHint struct {
 	data    []byte
 }
 
-func newMemBus() *memBus { return &memBus{subs: map[int]memSub{}} }
+func newMemBus() *memBus { return &memBus{subs: map[int]memSub{}, sent: map[string]int{}} }
 
 func (b *memBus) Publish(subject string, data []byte) {
 	b.mu.Lock()
@@ -39,7 +41,12 @@ func (b *memBus) Publish(subject string, data []byte) {
 	if b.down {
 		return
 	}
+	kind, _, _ := strings.Cut(subject, ".")
+	b.sent[kind]++
 	for _, s := range b.subs {
+		if b.lose != nil && b.lose(subject) {
+			continue
+		}
 		prefix, below := strings.CutSuffix(s.subject, ">")
 		if s.subject != subject && (!below || !strings.HasPrefix(subject, prefix)) {
 			continue

@@ -45,6 +45,8 @@ type Manager struct {
 	front     bool   // see Config.Front
 	bus       hints  // nil: none
 	exclusive lock.Keyed[work]
+	follows   follows
+	endHints  func() // of serveHints
 
 	mu        sync.Mutex // protects the fields below
 	running   map[*live.Driver]struct{}
@@ -57,6 +59,7 @@ type Manager struct {
 	// With Owners: references to sessions that still write, and sessions that could not be let go.
 	lingering  []*sessionRef
 	unreleased map[string]unreleased
+	observed   map[string]struct{} // sessions of this server whose turns an observer may keep suspended
 	endSweep   context.CancelFunc
 }
 
@@ -80,6 +83,7 @@ func NewManager(cfg Config) (*Manager, error) {
 		front:      cfg.Front,
 		bus:        cfg.Bus,
 		unreleased: map[string]unreleased{},
+		observed:   map[string]struct{}{},
 		running:    map[*live.Driver]struct{}{},
 		runningOf:  map[string]int{},
 		starting:   map[string]int{},
@@ -97,6 +101,7 @@ func NewManager(cfg Config) (*Manager, error) {
 			}
 		},
 	})
+	m.endHints = m.serveHints()
 	m.lists = &index.Lists{Store: m.store.Store, Live: inMemory{m}, Retention: cfg.Limits.Retention, Logger: cfg.Logger}
 	return m, nil
 }

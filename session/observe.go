@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	"github.com/apzuk3/agentd/session/fault"
@@ -19,6 +20,9 @@ func (m *Manager) observe(ctx context.Context, req AttachRequest) (*Turn, *Watch
 			Breaking("tool_names", fault.RuleExcluded)
 	}
 	ref, err := m.acquire(ctx, req.SessionID)
+	if err != nil && req.Follow && isElsewhere(err) {
+		return m.observeFar(ctx, req, err)
+	}
 	if err != nil {
 		return nil, nil, err
 	}
@@ -28,6 +32,29 @@ func (m *Manager) observe(ctx context.Context, req AttachRequest) (*Turn, *Watch
 		return nil, nil, err
 	}
 	m.sessions.Observe(ref)
+	m.observes(ref.Value)
+	return t, w, nil
+}
+
+// observeFar is observe for a session that another server owns, as an error says, which it returns if the session
+// cannot be followed.
+func (m *Manager) observeFar(ctx context.Context, req AttachRequest, owned error) (*Turn, *Watcher, error) {
+	key, err := m.keyOf(ctx, req.SessionID)
+	if err != nil {
+		return nil, nil, err
+	}
+	s, done, err := m.followFor(ctx, key)
+	switch {
+	case errors.Is(err, errUnheard):
+		return nil, nil, owned
+	case err != nil:
+		return nil, nil, err
+	}
+	t, w, err := s.Observe(ctx, req.wanted(), done)
+	if err != nil {
+		done()
+		return nil, nil, err
+	}
 	return t, w, nil
 }
 

@@ -44,6 +44,9 @@ type Owners interface {
 	Release(ctx context.Context, key string, epoch int64, due time.Duration) error
 	// Owner returns the address of the server that owns a session; "" is nobody that lives, or this server.
 	Owner(ctx context.Context, key string) (address string, err error)
+	// Standing returns the last record of a session, whether it has an owner, also this server or one that is dead, and
+	// whether its log was purged, all of one moment. It returns store.ErrNoSession for a session that there is not.
+	Standing(ctx context.Context, key string) (last int64, owned, purged bool, err error)
 	// Another returns the address of another server that lives and takes sessions; "" is none. It returns at once.
 	Another() (address string)
 	// Due returns at most that many sessions without an owner whose time has come, and sessions whose owner has died, a
@@ -161,7 +164,6 @@ func (m *Manager) claim(ctx context.Context, key string) (c Claim, err error) {
 	}
 	if err == nil {
 		lock.Do(&m.mu, func() { delete(m.unreleased, key) })
-		m.moved(key)
 	}
 	return c, err
 }

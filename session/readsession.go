@@ -34,7 +34,7 @@ var errStops = fault.Errorf(fault.Unavailable, "the server is stopping: go on be
 func (m *Manager) SessionEvents(
 	ctx context.Context, id, cursor string, limit int, keep func(*agentdv1.RunResponse) bool,
 ) (out []Placed, more bool, err error) {
-	w, err := m.WatchSession(ctx, id, cursor)
+	w, err := m.watchSession(ctx, id, cursor, false)
 	if err != nil {
 		return nil, false, err
 	}
@@ -78,14 +78,21 @@ type SessionWatcher struct { //nolint:revive // a Watcher is one of a turn
 
 	// The fields below are owned by the goroutine that calls Next.
 	places   render.Places
-	replayed int64       // the last record before the client came; -1 while unknown
-	ref      *sessionRef // the session, nil while it is quiet
-	watcher  *Watcher    // of ref
+	replayed int64         // the last record before the client came; -1 while unknown
+	s        *live.Session // nil while it is quiet
+	done     func()        // ends the use of s
+	watcher  *Watcher      // of s
+	follows  bool          // s may be one that another server owns
 }
 
 // WatchSession returns a watcher of a session that begins after a cursor; "" is the beginning. An error
 // that a client may see is of type *fault.Error.
 func (m *Manager) WatchSession(ctx context.Context, id, cursor string) (*SessionWatcher, error) {
+	return m.watchSession(ctx, id, cursor, true)
+}
+
+// watchSession is WatchSession. With follows the session may be one that another server owns.
+func (m *Manager) watchSession(ctx context.Context, id, cursor string, follows bool) (*SessionWatcher, error) {
 	at, err := render.PlaceOf(cursor, id)
 	if err != nil {
 		return nil, err
@@ -96,6 +103,7 @@ func (m *Manager) WatchSession(ctx context.Context, id, cursor string) (*Session
 	}
 	w := &SessionWatcher{
 		m: m, key: key, ready: make(chan struct{}, 1), places: render.NewPlaces(id, at), replayed: -1,
+		follows: follows,
 	}
 	if err := w.open(ctx); err != nil {
 		return nil, err
@@ -146,7 +154,7 @@ func (w *SessionWatcher) Next(ctx context.Context) (out []Placed, err error) {
 	case stops:
 		return out, errStops
 	}
-	if w.m.owners == nil && w.ref.Value.IsQuiet() { // else what another server does would not be noticed
+	if w.m.owners == nil && w.s.IsQuiet() { // else what another server does would not be noticed
 		w.leave()
 	}
 	return out, nil
@@ -160,23 +168,42 @@ func (w *SessionWatcher) Close() {
 
 // open acquires the session and watches it.
 func (w *SessionWatcher) open(ctx context.Context) error {
-	ref, err := w.m.acquireKey(ctx, w.key)
+	s, done, err := w.acquire(ctx)
 	if err != nil {
 		return err
+	}
+	if err := s.CheckPlace(ctx, w.places.Last()); err != nil {
+		done()
+		return err
+	}
+	w.s, w.done = s, done
+	w.watcher, w.replayed = s.WatchWhole(w.places.Last(), w.replayed, w.ready)
+	return nil
+}
+
+// acquire returns the session, whose use done ends.
+func (w *SessionWatcher) acquire(ctx context.Context) (s *live.Session, done func(), err error) {
+	ref, err := w.m.acquireKey(ctx, w.key)
+	if err != nil && w.follows && isElsewhere(err) {
+		s, done, far := w.m.followFor(ctx, w.key)
+		if errors.Is(far, errUnheard) {
+			return nil, nil, err
+		}
+		return s, done, far
+	}
+	if err != nil {
+		return nil, nil, err
 	}
 	if err = notFound(ref.Value, principal.Of(ctx)); ref.Value.IsUnmade() {
 		err = refusal.NoSession(w.key)
-	} else if err == nil {
-		err = ref.Value.CheckPlace(ctx, w.places.Last())
 	}
 	if err != nil {
 		w.m.release(ref)
-		return err
+		return nil, nil, err
 	}
 	w.m.sessions.Observe(ref)
-	w.ref = ref
-	w.watcher, w.replayed = ref.Value.WatchWhole(w.places.Last(), w.replayed, w.ready)
-	return nil
+	w.m.observes(ref.Value)
+	return ref.Value, func() { w.m.releaseObserver(ref) }, nil
 }
 
 // leave releases what open has acquired.
@@ -185,8 +212,8 @@ func (w *SessionWatcher) leave() {
 		return
 	}
 	w.watcher.Close()
-	w.m.releaseObserver(w.ref)
-	w.ref, w.watcher = nil, nil
+	w.done()
+	w.s, w.done, w.watcher = nil, nil, nil
 }
 
 // place gives messages their places.

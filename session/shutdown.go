@@ -122,7 +122,9 @@ const readersLook = 50 * time.Millisecond
 // called more than once.
 func (m *Manager) Shutdown(ctx context.Context) error {
 	m.drain()
+	m.endFollows()
 	defer m.logStops()
+	defer m.endHints() // observers of other servers see the turns to their end
 	idle := make(chan struct{})
 	go func() { // ends with the last turn
 		m.turns.Wait()

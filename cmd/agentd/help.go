@@ -58,9 +58,9 @@ var helps = map[string]string{
 		"Others on this machine see flags: it belongs into the variable or the file.",
 	"serve_replica_ca": "Certificates, PEM, that those of the other replicas are proved by, with https. " +
 		"Default: the system's.",
-	"serve_bus": "Servers of NATS that carry hints between replicas, nats://USER:PASSWORD@HOST:4222 or tls://…, with " +
-		"commas between. Default: none; no call needs them. Others on this machine see flags: a password belongs into " +
-		"the variable or the file. See docs/cluster.md.",
+	"serve_bus": "Servers of NATS that carry hints between replicas, nats://USER@HOST:4222 or tls://…, with " +
+		"commas between. Default: none; no call needs them. Others on this machine see flags: a password belongs " +
+		"into the variable or the file. See docs/cluster.md.",
 	"serve_bus_creds":    "File with a JWT and a key, or a key alone, that prove this replica to NATS.",
 	"serve_bus_ca":       "Certificates, PEM, that those of NATS are proved by, with tls://. Default: the system's.",
 	"serve_replica_name": "What operators call this replica. Default: host and port of --advertise.",

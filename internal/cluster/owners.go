@@ -78,6 +78,16 @@ func (m *Member) Owner(ctx context.Context, key string) (address string, err err
 	return address, err
 }
 
+// Standing implements session.Owners.
+func (m *Member) Standing(ctx context.Context, key string) (last int64, owned, purged bool, err error) {
+	err = m.cfg.DB.QueryRow(ctx, `SELECT last_seq, owner IS NOT NULL, purged > 0 AND purged = last_seq
+		FROM heads WHERE id = $1`, key).Scan(&last, &owned, &purged)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = store.ErrNoSession
+	}
+	return last, owned, purged, within(err, "look at session %q", key)
+}
+
 // owner returns who owns a session, 0 for nobody.
 func (m *Member) owner(ctx context.Context, key string) (id int64, address string, err error) {
 	err = m.cfg.DB.QueryRow(ctx, `SELECT coalesce(r.id, 0), coalesce(r.address, '')

@@ -138,7 +138,7 @@ var rooms = []room{
 	{path: "session", floor: 1,
 		may: []string{gen, protobuf, "internal/newid", "internal/share", "internal/tracecontext", "session/fault", "session/index", "session/limits", "session/principal", "session/record",
 			"session/store",
-			"session/internal/clock", "session/internal/given", "session/internal/halt", "session/internal/keys", "session/internal/lease", "session/internal/live", "session/internal/lock", "session/internal/logjson",
+			"session/internal/backlog", "session/internal/clock", "session/internal/given", "session/internal/halt", "session/internal/keys", "session/internal/lease", "session/internal/live", "session/internal/lock", "session/internal/logjson",
 			"session/internal/page", "session/internal/phase", "session/internal/position", "session/internal/probation", "session/internal/prompt", "session/internal/readers",
 			"session/internal/refusal", "session/internal/render", "session/internal/retry", "session/internal/shared",
 			"session/internal/storage", "session/internal/tally", "session/internal/table", "session/internal/tenant"},

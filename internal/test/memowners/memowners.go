@@ -214,6 +214,21 @@ func (r *Replica) Owner(_ context.Context, key string) (string, error) {
 	return h.owner.address, nil
 }
 
+// Standing implements session.Owners.
+func (r *Replica) Standing(ctx context.Context, key string) (last int64, owned, purged bool, err error) {
+	r.g.mu.Lock()
+	defer r.g.mu.Unlock()
+	if r.cut != nil {
+		return 0, false, false, r.cut
+	}
+	info, err := r.g.raw.Info(ctx, key)
+	if err != nil {
+		return 0, false, false, err
+	}
+	h := r.g.heads[key]
+	return info.LastSeq, h != nil && h.owner != nil, info.Purged > 0 && info.Purged == info.LastSeq, nil
+}
+
 // Drain says to the others that the server takes no more sessions.
 func (r *Replica) Drain() {
 	r.g.mu.Lock()

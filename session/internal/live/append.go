@@ -99,6 +99,8 @@ func (s *Session) refusesLocked(ctx context.Context, entries []*entry) error {
 		return context.Cause(ctx)
 	case s.broken != nil:
 		return s.broken
+	case s.follows:
+		return halt.ErrMoved
 	}
 	for _, e := range entries {
 		if s.stall != nil && e.asked {

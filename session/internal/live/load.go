@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"math"
 	"slices"
 
 	"github.com/apzuk3/agentd/session/index"
@@ -19,7 +20,19 @@ import (
 
 // Load reads the log of a session, by its key, and returns the session. It returns a panic as an error, since
 // other callers may wait for the session.
-func Load(ctx context.Context, env Env, key string) (_ *Session, err error) {
+func Load(ctx context.Context, env Env, key string) (*Session, error) {
+	s, err := load(ctx, env, key, math.MaxInt64)
+	if err != nil {
+		return nil, err
+	}
+	if t := s.turn; t != nil && t.phase == phase.TurnStarting {
+		t.enter(phase.TurnSuspended)
+	}
+	return s, nil
+}
+
+// load is Load for the records up to one. An open turn is in the phase of a log that is being read.
+func load(ctx context.Context, env Env, key string, upTo int64) (_ *Session, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("session %s: reading the log panicked: %v", key, p)
@@ -40,25 +53,29 @@ func Load(ctx context.Context, env Env, key string) (_ *Session, err error) {
 		if err != nil {
 			return nil, err
 		}
+		if rec.Seq > upTo {
+			break
+		}
 		fact, err := s.decode(rec)
+		if err == nil {
+			_, err = s.replayLocked(rec, fact)
+		}
 		if err != nil {
 			return nil, err
 		}
-		t := s.subject(rec, fact)
-		if rec.Kind == record.KindCompactionAsked {
-			s.applyLocked(rec, fact, t)
-			continue
-		}
-		if t == nil || t.ended != nil || t.id != rec.TurnID {
-			return nil, fmt.Errorf("session %s: record %d (%s) is of turn %q, which is not open",
-				s.id, rec.Seq, rec.Kind, rec.TurnID)
-		}
-		s.applyLocked(rec, fact, t)
-	}
-	if t := s.turn; t != nil && t.phase == phase.TurnStarting {
-		t.enter(phase.TurnSuspended)
 	}
 	return s, nil
+}
+
+// replayLocked applies a record that is read from the log, and returns its turn.
+func (s *Session) replayLocked(rec record.Record, fact any) (*Turn, error) {
+	t := s.subject(rec, fact)
+	if rec.Kind != record.KindCompactionAsked && (t == nil || t.ended != nil || t.id != rec.TurnID) {
+		return nil, fmt.Errorf("session %s: record %d (%s) is of turn %q, which is not open",
+			s.id, rec.Seq, rec.Kind, rec.TurnID)
+	}
+	s.applyLocked(rec, fact, t)
+	return t, nil
 }
 
 // subject returns the turn of a record that is read from the log.

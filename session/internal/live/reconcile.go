@@ -21,6 +21,9 @@ const calmAfter = 10 * time.Second
 // connected clients, and from what is under way. It is called when one of these has changed, and may be
 // called at any time.
 func (s *Session) reconcileLocked() {
+	if s.follows {
+		return
+	}
 	for _, q := range s.queued {
 		if q.leave.Lacks(s.dropsIfLeftLocked(q)) {
 			s.alarms.Set(&q.leave, q.cancelAt.Left(), func() { s.leftQueuedLocked(q) })

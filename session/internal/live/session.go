@@ -67,6 +67,8 @@ type Session struct {
 	clientsSeen int
 	attempts    int64 // the value of Head.Attempts
 	yields      bool  // it is to be owned by another server, see Yield
+	tap         tap
+	follows     bool // another server writes it, see Follow; never changes
 }
 
 // limits returns the limits as they are now.
@@ -346,6 +348,7 @@ func (s *Session) publishLocked(it render.Item) {
 		}
 		w.push(it)
 	}
+	s.tapLocked(it)
 	s.rouse()
 }
 

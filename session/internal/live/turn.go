@@ -100,6 +100,7 @@ type pending struct {
 	newer     int                // of CallHandover: only clients of a higher Watcher.order get the offer; 0 is any
 	leftAt    time.Time          // of newer: when the client with the offer left
 	unserved  bool               // no client has had the tool for unservedAfter; watchers are notified
+	expires   time.Time          // of unserved in a session that is followed, as the owner says
 	raised    uint32             // the number of the last question that a client has raised
 	asks      []*raised          // those that nobody has resolved
 	raising   chan struct{}      // not nil while another one is on its way into the log; closed when that has ended

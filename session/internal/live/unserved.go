@@ -19,6 +19,7 @@ func (s *Session) notifyUnservedLocked(t *Turn, p *pending) {
 			w.push(render.Item{Unserved: &u})
 		}
 	}
+	s.tapLocked(render.Item{Unserved: &u})
 }
 
 // unservedLocked returns the unserved calls of a turn, for a watcher that joins or catches up. While the
@@ -29,6 +30,12 @@ func (s *Session) unservedLocked(t *Turn) []render.Unserved {
 	}
 	var out []render.Unserved
 	for _, p := range t.inOrder() {
+		if s.follows {
+			if p.open() && p.unserved {
+				out = append(out, render.Unserved{Call: p.call, Expires: p.expires})
+			}
+			continue
+		}
 		if p.open() && p.owner == nil && (p.unserved || !t.runs() && s.starting == nil) {
 			out = append(out, render.Unserved{Call: p.call, Expires: s.expiresLocked(t)})
 		}

@@ -66,6 +66,32 @@ func (p *Partial) Marks() record.Marks { return bytes.Clone(p.marks) }
 // Size returns the bytes of the texts so far.
 func (p *Partial) Size() int { return len(p.text) + len(p.thoughts) }
 
+// Image is a partial as it is at a moment.
+type Image struct {
+	ID                    string
+	Path                  []string
+	Text, Thoughts, Marks []byte
+	Last                  int64 // position of the last mark
+}
+
+// Image returns the partial as it is now. It has memory of its own.
+func (p *Partial) Image() Image {
+	return Image{
+		ID: p.ID, Path: p.Path, Last: p.last,
+		Text: bytes.Clone(p.text), Thoughts: bytes.Clone(p.thoughts), Marks: p.Marks(),
+	}
+}
+
+// PartialOf returns the partial of an image, which takes its memory over. It refuses an image whose marks are not those
+// of its texts.
+func PartialOf(i Image) (*Partial, error) {
+	p := &Partial{ID: i.ID, Path: i.Path, text: i.Text, thoughts: i.Thoughts, marks: i.Marks, last: i.Last}
+	if _, err := p.Items(0); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
 // Items returns the deltas after a position.
 func (p *Partial) Items(after int64) ([]Item, error) {
 	return deltasOf(&record.Event{
