@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
-	"github.com/apzuk3/agentd/internal/bus"
 
+	"github.com/apzuk3/agentd/internal/bus"
 	"github.com/apzuk3/agentd/internal/cluster"
 	"github.com/apzuk3/agentd/internal/share"
 	"github.com/apzuk3/agentd/server"

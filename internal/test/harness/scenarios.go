@@ -97,8 +97,9 @@ func CheckScenarios(t *testing.T, scenarios map[string]Scenario, runOnly map[str
 	}
 }
 
-// RunScenarios runs each scenario once over Run, once over SessionService, and once over Run at a daemon that another
-// one stands behind, which owns the sessions. It must go well over all, and leave equal logs and equal streams; where time
+// RunScenarios runs each scenario once over Run, once over SessionService, and once
+// over Run at a daemon that another one stands behind, which owns the sessions. It
+// must go well over all, and leave equal logs and equal streams; where time
 // decides what they hold, its own checks are all there is.
 func RunScenarios(t *testing.T, scenarios map[string]Scenario, parts Alone) {
 	t.Helper()

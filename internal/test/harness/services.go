@@ -74,7 +74,7 @@ func StartDaemon(t testing.TB, cfg agentdtest.Config, opts ...testdaemon.Option)
 	}
 	opts = append(first, opts...)
 	if current.over == OverFront {
-		opts = append(opts, behindFront(t))
+		opts = append(opts, testdaemon.BehindFront(t))
 	}
 	d := agentdtest.Start(t, cfg, opts...)
 	t.Cleanup(func() { _ = store.Close() }) // it is the daemon's, or nobody's

@@ -1,4 +1,4 @@
-package harness
+package testdaemon
 
 import (
 	"context"
@@ -8,7 +8,6 @@ import (
 
 	"github.com/apzuk3/agentd/internal/daemon"
 	"github.com/apzuk3/agentd/internal/test/memowners"
-	"github.com/apzuk3/agentd/internal/test/testdaemon"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/store"
 )
@@ -20,11 +19,11 @@ const (
 	frontLastWord = "the front"
 )
 
-// behindFront has clients talk to a daemon that owns no session: it forwards to the daemon under test, over the store
+// BehindFront has clients talk to a daemon that owns no session: it forwards to the daemon under test, over the store
 // that they share. The option comes after all others.
-func behindFront(t testing.TB) testdaemon.Option {
+func BehindFront(t testing.TB) Option {
 	t.Helper()
-	return func(c *testdaemon.Config) {
+	return func(c *Config) {
 		group := memowners.New(c.Daemon.Store)
 		if err := group.Recover(t.Context()); err != nil {
 			t.Fatal(err)
