@@ -10,7 +10,7 @@ SEEDS ?= 500
 BASE ?= HEAD
 
 .PHONY: help build test race cover bench bench-table bench-compare fuzz examples mcp lint fmt generate generate-check breaking house vuln \
-	chaos kills chaos-cluster damage attacks web image-smoke image deploy targets docker check ci clean
+	chaos kills chaos-cluster mutants takeover damage attacks web image-smoke image deploy targets docker check ci clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,6 +60,14 @@ chaos-cluster: ## break replicas over one PostgreSQL, the database and the links
 	@mkdir -p .cache
 	go test -count=1 -run 'TestCluster$$' -v ./internal/test/chaos -chaos.clusterfaults=$(FAULTS) -timeout 24h | tee .cache/chaos-cluster.log
 	@grep '^cluster faults=' .cache/chaos-cluster.log
+
+mutants: ## break what keeps replicas apart, in copies of the source; fails if the tests do not find it
+	go test -count=1 -run 'TestMutants$$' -v ./internal/test/chaos -chaos.mutants -timeout 30m
+
+takeover: ## measure how long a turn stands still whose owner is killed, stopped or cut off
+	@mkdir -p .cache
+	go test -count=1 -run 'TestTakeover$$' -v ./internal/test/chaos -chaos.takeover -timeout 15m | tee .cache/takeover.log
+	@grep '^takeover ' .cache/takeover.log
 
 damage: ## flip bits in SEEDS databases that are down, and open them
 	go test -count=1 -run 'TestDamagedFiles$$' -v ./session/store/sqlite -sqlite.damageseeds=$(SEEDS) -timeout 1h

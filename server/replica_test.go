@@ -15,6 +15,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
+	"github.com/apzuk3/agentd/internal/bus"
 	"github.com/apzuk3/agentd/internal/test/memowners"
 	"github.com/apzuk3/agentd/server"
 	"github.com/apzuk3/agentd/session"
@@ -38,7 +39,13 @@ type peerServer struct {
 }
 
 // peers starts servers over one store. Callers say who they are in the header Who.
-func peers(t *testing.T, e engine, n int) []*peerServer {
+func peers(t testing.TB, e engine, n int) []*peerServer {
+	t.Helper()
+	return peersOn(t, e, n, "")
+}
+
+// peersOn is peers with a bus over the NATS at a URL, "" for none.
+func peersOn(t testing.TB, e engine, n int, url string) []*peerServer {
 	t.Helper()
 	db, err := sqlite.Open(t.Context(), sqlite.Memory, sqlite.Config{})
 	if err != nil {
@@ -53,7 +60,19 @@ func peers(t *testing.T, e engine, n int) []*peerServer {
 			t.Fatal(err)
 		}
 		p := &peerServer{group: g, owns: g.Join(l.Addr().String()), url: "http://" + l.Addr().String()}
-		if p.m, err = session.NewManager(session.Config{Store: p.owns, Owners: p.owns, Runner: e}); err != nil {
+		cfg := session.Config{Store: p.owns, Owners: p.owns, Runner: e}
+		if url != "" {
+			hints, err := bus.Dial(bus.Config{URLs: url, Secret: replicaSecret})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(hints.Close)
+			for !hints.Carries() {
+				time.Sleep(time.Millisecond)
+			}
+			cfg.Bus = hints
+		}
+		if p.m, err = session.NewManager(cfg); err != nil {
 			t.Fatal(err)
 		}
 		if err := p.m.Recover(t.Context()); err != nil {

@@ -33,7 +33,7 @@ func named(text string) string {
 
 // helps are the texts that are too long for the line of their command or flag, whose tag
 // names them, such as help:"${replay}".
-var helps = map[string]string{
+var helps = map[string]string{ //nolint:gosec // names of flags, and what they say
 	// What flags may be.
 	"outputs":       ",text,json,events",
 	"pack_modes":    "," + strings.Join(conf.Modes(), ","),

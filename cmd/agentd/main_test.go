@@ -174,7 +174,13 @@ func inProcess(t *testing.T, env map[string]string) *served {
 // binary runs serve in a process of its own.
 func binary(t *testing.T, env map[string]string) *served {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "serve", "--log-format=json")
+	return program(t, os.Args[0], env)
+}
+
+// program runs serve of a program.
+func program(t *testing.T, path string, env map[string]string) *served {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), path, "serve", "--log-format=json")
 	// Under the race detector a process sleeps for a second before it ends.
 	cmd.Env = []string{asMain + "=1", "GORACE=atexit_sleep_ms=0"}
 	for k, v := range withoutAdmin(env) {

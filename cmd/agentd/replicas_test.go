@@ -5,6 +5,7 @@ import (
 	"io"
 	"maps"
 	"net"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -31,10 +32,16 @@ func freeAddr(t *testing.T) string {
 // replica starts one of several servers over the database of env.
 func replica(t *testing.T, env map[string]string) *served {
 	t.Helper()
+	return replicaOf(t, os.Args[0], env)
+}
+
+// replicaOf is replica for a program.
+func replicaOf(t *testing.T, path string, env map[string]string) *served {
+	t.Helper()
 	own := maps.Clone(env)
 	own["AGENTD_ADDR"] = freeAddr(t)
 	own["AGENTD_ADVERTISE"], own["AGENTD_REPLICA_SECRET"] = "http://"+own["AGENTD_ADDR"], replicaSecret
-	return binary(t, own)
+	return program(t, path, own)
 }
 
 // A client follows a turn through a replica that does not own its session. When the owner is killed, that replica takes

@@ -91,7 +91,7 @@ func TestRotationOfReplicas(t *testing.T) {
 	if err := db.QueryRow(t.Context(), `SELECT count(*), max(id) FROM data_keys`).Scan(&keys, &last); err != nil || keys != 1 {
 		t.Errorf("%d data keys are left, %v; want 1", keys, err)
 	}
-	older := bytesOf.BigEndian.AppendUint32([]byte("\x00agentd\x01"), uint32(last)) //nolint:gosec // few
+	older := bytesOf.BigEndian.AppendUint32([]byte("\x00agentd\x01"), uint32(last))
 	var records, others int64
 	err = db.QueryRow(t.Context(), `SELECT count(*), count(*) FILTER (WHERE substr(data, 1, $1) < $2) FROM records`,
 		len(older), older).Scan(&records, &others)

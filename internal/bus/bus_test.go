@@ -13,6 +13,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -298,4 +299,57 @@ func TestNotify(t *testing.T) {
 	}
 	<-got
 	end()
+}
+
+// BenchmarkWake measures how long a hint takes from one server to another.
+func BenchmarkWake(b *testing.B) {
+	type hints interface {
+		Publish(subject string, data []byte)
+		Subscribe(subject string, f func(subject string, data []byte)) (end func(), err error)
+		State() State
+	}
+	ways := map[string]func(b *testing.B) (from, to hints){
+		"NATS": func(b *testing.B) (from, to hints) {
+			url := natsserver.Start(b, nil).URL()
+			var out [2]*NATS
+			for i := range out {
+				bus, err := Dial(Config{URLs: url, Secret: "a secret that servers of a test share"})
+				if err != nil {
+					b.Fatal(err)
+				}
+				b.Cleanup(bus.Close)
+				out[i] = bus
+			}
+			return out[0], out[1]
+		},
+		"NOTIFY": func(b *testing.B) (from, to hints) {
+			url := pgserver.URL(b)
+			return listen(b, url), listen(b, url)
+		},
+	}
+	for name, way := range ways {
+		b.Run(name, func(b *testing.B) {
+			from, to := way(b)
+			for !from.State().Connected || !to.State().Connected {
+				time.Sleep(time.Millisecond)
+			}
+			got := make(chan struct{}, 1)
+			end, err := to.Subscribe(Wake, func(string, []byte) { got <- struct{}{} })
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer end()
+			var took []time.Duration
+			for range b.N {
+				time.Sleep(notifyEvery + time.Millisecond)
+				began := time.Now()
+				from.Publish(Wake, nil)
+				<-got
+				took = append(took, time.Since(began))
+			}
+			slices.Sort(took)
+			b.ReportMetric(float64(took[len(took)/2].Microseconds()), "p50-us")
+			b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "p99-us")
+		})
+	}
 }

@@ -51,7 +51,8 @@ type Config struct {
 	// if that is less. All members of a cluster have the same ones. LockTTL is at least twice the beat, the TTL five
 	// times: looks that are a beat apart, and come late, are no gap.
 	Beat, TTL, LockTTL time.Duration
-	// OnGone is called when the row of the member is found gone, before it joins anew, on its goroutine. Nil is not called.
+	// OnGone is called when the row of the member is found gone, before it joins anew, on its goroutine. Nil is not
+	// called.
 	OnGone func()
 	// OnLost is called when the row of the member was gone: it owns nothing but what it claims from then on. OnDoubt is
 	// called when a doubt begins, and with false when it is over. Neither may wait for the member. Nil is not called.
@@ -145,6 +146,14 @@ func (m *Member) Replicas() (all []Replica, dead []int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.view.all(), m.deadLocked()
+}
+
+// Lacking returns the members, as they were last seen, that do not list a feature and are not dead. What the feature
+// brings is used when there are none.
+func (m *Member) Lacking(feature string) []Replica {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.view.lacking(feature, m.deadLocked())
 }
 
 // InDoubt reports whether the member must reckon with being dead to the others. It claims nothing then.

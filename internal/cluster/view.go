@@ -91,6 +91,16 @@ func (v *view) place(me int64, dead []int64) (place, of int64) {
 	return place, max(of, 1)
 }
 
+// lacking returns the members without a feature that are not dead.
+func (v *view) lacking(feature string, dead []int64) (out []Replica) {
+	for _, r := range v.all() {
+		if !slices.Contains(r.Features, feature) && !slices.Contains(dead, r.ID) {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
 // all returns all members in the order of their ids.
 func (v *view) all() []Replica {
 	out := make([]Replica, 0, len(v.members))

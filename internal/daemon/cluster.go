@@ -45,6 +45,47 @@ type Cluster struct {
 	BusCredsFile, BusCAFile string
 	// Beat, TTL and LockTTL are those of package cluster; 0 is the default of each.
 	Beat, TTL, LockTTL time.Duration
+	// Featureless has the daemon tell the others that it is of the first release that had replicas, for tests of
+	// versions that run side by side.
+	Featureless bool
+}
+
+// What a replica lists in cluster.Config.Features, beyond the first release that had replicas.
+const (
+	// featureSlices: it reserves what tenants may spend within slices.
+	featureSlices = "budget-slices"
+	// featureSealing: it says with which data key it seals, and follows others to newer ones.
+	featureSealing = "sealing"
+)
+
+// features are those that a replica lists.
+func (c *Cluster) features() []string {
+	if c.Featureless {
+		return nil
+	}
+	return []string{featureSlices, featureSealing}
+}
+
+// maySeal refuses to encrypt beside replicas that would neither open what this one seals nor follow it to a newer data
+// key.
+func (d *Daemon) maySeal() error {
+	if d.replica == nil || d.cfg.Encryption.IsZero() {
+		return nil
+	}
+	for _, r := range d.replica.member.Lacking(featureSealing) {
+		return fmt.Errorf("daemon: replica %s of version %s does not know encryption among replicas: "+
+			"stop those of that version before this one encrypts", r.Name, r.Version)
+	}
+	return nil
+}
+
+// warnOfSlices says that older replicas count for themselves what they reserve.
+func (d *Daemon) warnOfSlices() {
+	if lack := d.replica.member.Lacking(featureSlices); len(lack) > 0 {
+		d.log.Warn("until all replicas know slices of budgets, those of tenants may be exceeded by what these reserve",
+			slog.Int("replicas", len(lack)), slog.String("one_of_them", lack[0].Name),
+			slog.String("version", lack[0].Version))
+	}
 }
 
 // Beside is what a daemon of a test has as one of several of its process, in place of Cluster.
@@ -136,7 +177,8 @@ func (d *Daemon) join(db *postgres.Store) error {
 		return err
 	}
 	m, err := cluster.Join(ctx, cluster.Config{
-		DB: db.Pool(), Connect: db.Connect, Name: name, Address: address, Version: d.cfg.Version,
+		DB: db.Pool(), Connect: db.Connect, Name: name, Address: address,
+		Version: d.cfg.Version, Features: c.features(),
 		Beat: c.Beat, TTL: c.TTL, LockTTL: c.LockTTL, Logger: d.log,
 		OnGone: func() {
 			if r := d.sealer.Load(); r != nil {
@@ -157,6 +199,7 @@ func (d *Daemon) join(db *postgres.Store) error {
 	d.owner.Store(m)
 	d.log.Info("one of several", slog.Int64("replica", m.ID()), slog.String("name", name),
 		slog.String("address", at.Host))
+	d.warnOfSlices()
 	return nil
 }
 

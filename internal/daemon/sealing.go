@@ -37,7 +37,10 @@ func (d *Daemon) sealedStore() (store.Store, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
 	defer cancel()
-	var err error
+	err := d.maySeal()
+	if err != nil {
+		return nil, err
+	}
 	if d.replica != nil {
 		d.ring, err = sealed.OpenShared(ctx, db, d.cfg.Encryption, d.replica.member, d.log)
 	} else {

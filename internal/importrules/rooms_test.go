@@ -277,6 +277,7 @@ var rooms = []room{
 		may: []string{"internal/tracecontext", "session", "session/index", "session/principal", "session/store", "session/record", "session/fault", gen, genConnect, connect, protobuf, "internal/protorules",
 			"connectrpc.com/cors", "connectrpc.com/grpchealth", "connectrpc.com/grpcreflect", "github.com/rs/cors", "golang.org/x/time",
 			"golang.org/x/sync/semaphore", lru, "internal/ledger", "internal/keytext"},
+		tests: []string{"internal/bus"},
 		knows: "the wire; neither engine, nor models, nor database"},
 
 	{path: "internal/ledger", floor: 1, may: []string{"session/principal"},

@@ -126,8 +126,8 @@ func (d *process) listen(r io.Reader) {
 		if !strings.HasPrefix(line, "{") && strings.TrimSpace(line) != "" && !foreseen {
 			raw = true // the runtime speaks
 		}
-		wrong := strings.Contains(line, `"level":"ERROR"`) && !foreseen
-		if raw || wrong || strings.Contains(line, "is incomplete") || strings.Contains(line, keyPrefix) {
+		wrong := (strings.Contains(line, `"level":"ERROR"`) || strings.Contains(line, "is incomplete")) && !foreseen
+		if raw || wrong || strings.Contains(line, keyPrefix) {
 			d.mu.Lock()
 			if len(d.log) < 200 {
 				d.log = append(d.log, line)

@@ -37,6 +37,16 @@ func Start(t testing.TB, set func(*server.Options)) *Server {
 // URL is where the server is.
 func (s *Server) URL() string { return fmt.Sprintf("nats://127.0.0.1:%d", s.opts.Port) }
 
+// Received returns how many messages this life of the server has received.
+func (s *Server) Received() int64 {
+	s.t.Helper()
+	v, err := s.now.Varz(nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return v.InMsgs
+}
+
 // Kill ends the server and all its connections, unless it is killed.
 func (s *Server) Kill() {
 	if s.now != nil {

@@ -222,3 +222,24 @@ func settings(addr string, o Options) []string {
 	}
 	return args
 }
+
+// Move has the server keep a database, which nobody is connected to, in an empty folder.
+func (s *Server) Move(database, dir string) {
+	s.t.Helper()
+	u, err := url.Parse(database)
+	name := ""
+	if err == nil {
+		name, err = strings.TrimPrefix(u.Path, "/"), hand(dir)
+	}
+	for _, statement := range []string{
+		"CREATE TABLESPACE in_" + name + " LOCATION '" + dir + "'",
+		"ALTER DATABASE " + name + " SET TABLESPACE in_" + name,
+	} {
+		if err == nil {
+			err = s.c.do(s.t.Context(), statement)
+		}
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}

@@ -1,0 +1,116 @@
+package chaos
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+var mutantsFlag = flag.Bool("chaos.mutants", false, "TestMutants breaks copies of the source")
+
+// change is a text of the source, which stands there once, and what takes its place.
+type change struct{ file, old, now string }
+
+// mutant breaks a promise of replicas, and names the tests that find it.
+type mutant struct {
+	changes []change
+	pkg     string
+	tests   string
+}
+
+// mutants are the mistakes that the prototype taught, or that are near.
+var mutants = map[string]mutant{
+	"an append without its epoch": {
+		changes: []change{
+			{"session/store/postgres/append.go", " AND epoch <= $9::bigint", ""},
+			{"session/store/postgres/append.go", "case b.Epoch < s.epoch:", "case false:"},
+		},
+		pkg: "./session/store/postgres", tests: "^(TestStore|TestTwo)$",
+	},
+	"no window of death": {
+		changes: []change{
+			{
+				"internal/cluster/view.go",
+				"anew := v.trouble || v.looked.IsZero() || began.Sub(v.looked) > v.ttl/3", "anew := v.looked.IsZero()",
+			},
+			{"internal/cluster/view.go", "if v.trouble || now.Sub(v.looked) > v.ttl/3 {", "if v.looked.IsZero() {"},
+		},
+		pkg: "./internal/cluster", tests: "^TestWindowBeginsAnew$",
+	},
+	"a repeat that is confirmed by a read": {
+		changes: []change{
+			{"session/store/postgres/append.go", "return t.confirm()\n", "return nil\n"},
+			{"session/store/postgres/sessions.go", "WHERE id = $1 FOR UPDATE`", "WHERE id = $1`"}, // a lock is a write too
+		},
+		pkg: "./session/store/postgres", tests: "^TestRepeatWaitsForTheStandby$",
+	},
+	"a claim that leaves the epoch as it is": {
+		changes: []change{
+			{"internal/cluster/owners.go", "SET owner = $2, epoch = epoch + 1,\n\tdue_at", "SET owner = $2,\n\tdue_at"},
+		},
+		pkg: "./internal/cluster", tests: "^(TestClaim|TestOneOfManyClaims)$",
+	},
+	"a release of what somebody else owns": {
+		changes: []change{{
+			"internal/cluster/owners.go",
+			"WHERE id = $1 AND owner = $2 AND epoch = $3`", "WHERE id = $1 AND $2::bigint > 0 AND $3::bigint > 0`",
+		}},
+		pkg: "./internal/cluster", tests: "^(TestClaim|TestDue)$",
+	},
+}
+
+// TestMutants breaks the source, and has the tests that should find it do so.
+func TestMutants(t *testing.T) {
+	if !*mutantsFlag {
+		t.Skip("make mutants runs it")
+	}
+	root, err := filepath.Abs("../../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, m := range mutants {
+		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) { m.isFound(t, root) })
+	}
+}
+
+func (m *mutant) isFound(t *testing.T, root string) {
+	texts, replaced := map[string][]byte{}, map[string]string{}
+	for _, c := range m.changes {
+		source := filepath.Join(root, c.file)
+		text, err := texts[source], error(nil)
+		if text == nil {
+			text, err = os.ReadFile(source)
+		}
+		if n := bytes.Count(text, []byte(c.old)); err != nil || n != 1 {
+			t.Fatalf("%s has %q %d times, want once: change the mutant as the source has changed: %v", c.file, c.old, n, err)
+		}
+		texts[source] = bytes.Replace(text, []byte(c.old), []byte(c.now), 1)
+		replaced[source] = filepath.Join(t.TempDir(), "broken.go")
+		if err := os.WriteFile(replaced[source], texts[source], 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	overlay, err := json.Marshal(map[string]any{"Replace": replaced})
+	list := filepath.Join(t.TempDir(), "overlay.json")
+	if err == nil {
+		err = os.WriteFile(list, overlay, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	//nolint:gosec // arguments of this test
+	cmd := exec.CommandContext(t.Context(), "go", "test", "-count=1", "-overlay", list, "-run", m.tests, m.pkg)
+	cmd.Dir = root
+	out, err := cmd.CombinedOutput()
+	switch {
+	case err == nil:
+		t.Errorf("%s does not find it in %s", m.tests, m.pkg)
+	case !bytes.Contains(out, []byte("--- FAIL: ")):
+		t.Errorf("the tests do not run: %v\n%s", err, out)
+	}
+}
