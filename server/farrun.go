@@ -43,6 +43,7 @@ type farRun struct {
 	unanswered map[string]*agentdv1.RunRequest
 	unsent     []*agentdv1.RunRequest
 	closed     bool // the client sends nothing more
+	begun      bool // there is a turn
 }
 
 // roam has the stream, whose turn is here, follow its session when that goes to another server. first is what the
@@ -55,7 +56,7 @@ func (st *stream) roam(ctx context.Context, first *agentdv1.RunRequest) {
 	} else {
 		at.ToolNames = namesOf(first.GetExecute())
 	}
-	far.first = attaching(at)
+	far.first, far.begun = attaching(at), true
 	far.feed = newRoamer(&turnFeed{Watcher: st.watch}, st.watch.Close, far.note)
 	far.feed.attach, far.feed.stays = far.again, st.stays
 	far.feed.moved = st.srv.movedOf(ctx, st.turn.SessionID())
@@ -182,7 +183,7 @@ func (s *Server) ownerOf(ctx context.Context, id string) (address string, err er
 	}
 	switch {
 	case address != "":
-	case s.drain.Err() == nil:
+	case known.Takes():
 		address = s.now().ReplicaAddress
 	default:
 		address = known.Another()
@@ -206,6 +207,17 @@ func (f *farRun) sessionID() string {
 	return ""
 }
 
+// named is sessionID, or "" for a stream that has no turn yet.
+func (f *farRun) named() string {
+	f.mu.Lock()
+	begun := f.begun
+	f.mu.Unlock() // nothing fails between
+	if !begun {
+		return ""
+	}
+	return f.sessionID()
+}
+
 // note remembers where an event stands.
 func (f *farRun) note(e session.Placed) {
 	f.mu.Lock()
@@ -217,6 +229,7 @@ func (f *farRun) note(e session.Placed) {
 	if seq == 0 {
 		return
 	}
+	f.begun = true
 	at := f.first.GetAttach()
 	if at == nil {
 		ex := f.first.GetExecute()
@@ -267,18 +280,12 @@ func (f *farRun) take(msg *agentdv1.RunRequest) *fault.Error {
 		}
 		return nil
 	}
-	if beat := msg.GetHeartbeat(); beat != nil { // the owner has it too: it bounds how long a stream is quiet
-		f.st.enqueueReply(&agentdv1.RunResponse{Response: &agentdv1.RunResponse_Heartbeat{
-			Heartbeat: &agentdv1.RunResponse_HeartbeatResponse{SessionId: beat.GetSessionId()},
-		}})
-	}
 	switch {
 	case f.out != nil && f.out.Send(msg) == nil:
-	case msg.GetHeartbeat() != nil: // of no use later
-	case len(f.unsent) >= maxUnsent:
-		return errUnreached.After(time.Second)
-	default:
+	case len(f.unsent) < maxUnsent:
 		f.unsent = append(f.unsent, msg)
+	case msg.GetHeartbeat() == nil: // of those one will do
+		return errUnreached.After(time.Second)
 	}
 	return nil
 }
@@ -339,7 +346,8 @@ type farStream struct {
 	err   error
 }
 
-// Receive implements receiver. A reply to a message of the client is no event.
+// Receive implements receiver. A reply to a message of the client is no event; that to a heartbeat says that the owner
+// has taken what came before it.
 func (s *farStream) Receive() bool {
 	for {
 		if s.msg, s.err = s.BidiStreamForClient.Receive(); s.err != nil {
@@ -349,7 +357,8 @@ func (s *farStream) Receive() bool {
 			continue
 		}
 		said := s.msg.GetError()
-		if said == nil || s.msg.GetSeq() > 0 || said.GetToolCallId() == "" {
+		refuses := said != nil && s.msg.GetSeq() == 0 && said.GetToolCallId() != ""
+		if !refuses && s.msg.GetHeartbeat() == nil {
 			return true
 		}
 		s.reply(s.msg)

@@ -334,7 +334,7 @@ func (s *sessionService) watchTurn(
 	if err == nil {
 		return &turnFeed{Watcher: watch}, watch.Close, turn, nil
 	}
-	address := ownerIn(err)
+	address := s.elsewhere(err)
 	if address == "" || !s.forwards(ctx) {
 		return nil, nil, nil, err
 	}
@@ -391,7 +391,7 @@ func (s *sessionService) watchSession(
 	if err == nil {
 		return watch, watch.Close, nil
 	}
-	address := ownerIn(err)
+	address := s.elsewhere(err)
 	if address == "" || !s.forwards(ctx) {
 		return nil, nil, err
 	}
@@ -460,12 +460,9 @@ func (s *Server) forwarded(
 ) (resp connect.AnyResponse, err error) {
 	err = first
 	for begun := time.Now(); roams(err) && s.forwards(ctx) && time.Since(begun) < roamFor/4; {
-		address := ownerIn(err)
+		address := s.elsewhere(err)
 		if address == "" && session.IsUnsure(err) {
 			return nil, err
-		}
-		if known, is := s.now().Sessions.(owners); is && session.IsOwnerless(err) {
-			address = known.Another()
 		}
 		if address != "" {
 			if resp, err = s.forwardUnary(ctx, req, address); err == nil || !errors.Is(err, errAway) {
@@ -485,10 +482,19 @@ func (s *Server) forwarded(
 	return resp, err
 }
 
-// owners knows which server owns a session, and which one else takes sessions.
+// owners knows which server owns a session, and which servers take sessions that nobody owns.
 type owners interface {
 	OwnerOf(ctx context.Context, id string) (address string, err error)
 	Another() (address string)
+	Takes() bool // this one does
+}
+
+// elsewhere returns the address of the server that is to do what this one does not, for a reason; "" for none.
+func (s *Server) elsewhere(err error) string {
+	if known, is := s.now().Sessions.(owners); is && session.IsOwnerless(err) {
+		return known.Another()
+	}
+	return ownerIn(err)
 }
 
 // atOwner serves a call, unless it asks how a session or a turn is and another server owns the session, which knows

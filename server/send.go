@@ -165,7 +165,7 @@ func (st *stream) endEarly(e *fault.Error) {
 func (st *stream) errorOf(e *fault.Error) *agentdv1.RunResponse {
 	st.srv.limited(e)
 	if st.turn == nil {
-		return errorResponse(st.far.sessionID(), e)
+		return errorResponse(st.far.named(), e)
 	}
 	if e.TurnID == "" {
 		e = e.OfTurn(st.turn.ID())

@@ -184,12 +184,8 @@ func (st *stream) beginAnywhere(ctx context.Context, first *agentdv1.RunRequest,
 	switch {
 	case e == nil:
 		st.roam(ctx, first)
-	case ownerIn(e) != "":
-		address = ownerIn(e)
-	case session.IsOwnerless(e) && st.plain:
-		if known, is := st.srv.now().Sessions.(owners); is {
-			address = known.Another()
-		}
+	case !session.IsOwnerless(e) || st.plain || st.srv.drain.Err() == nil:
+		address = st.srv.elsewhere(e)
 	}
 	if address == "" {
 		return e

@@ -27,6 +27,8 @@ type Config struct {
 	Now func() time.Time
 	// Owners decide which of several servers over the store owns a session. nil: this server owns all.
 	Owners Owners
+	// Front, with Owners, has this server own no session and run no turn: it leaves all of that to others.
+	Front bool
 	// Slices divide the budgets of tenants among those servers; required with Owners if tenants have budgets. nil: what
 	// this server reserves, the others do not know.
 	Slices share.Budgets

@@ -42,6 +42,7 @@ type Manager struct {
 	readers   readers.Readers[*SessionWatcher]
 	sessions  *table.Table[*live.Session]
 	owners    Owners // nil: all sessions are this server's
+	front     bool   // see Config.Front
 	bus       hints  // nil: none
 	exclusive lock.Keyed[work]
 	follows   follows
@@ -79,6 +80,7 @@ func NewManager(cfg Config) (*Manager, error) {
 		probation:  probation.New[*live.Session](cfg.Limits.QuarantineAfter),
 		sessions:   newTable(cfg.Limits, cfg.Owners != nil),
 		owners:     cfg.Owners,
+		front:      cfg.Front,
 		bus:        cfg.Bus,
 		unreleased: map[string]unreleased{},
 		observed:   map[string]struct{}{},
@@ -189,7 +191,7 @@ var errNoRoom = errors.New("session: as many turns run as may")
 func (m *Manager) admit(tenant string, isNew bool) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.draining {
+	if m.leavesLocked() {
 		return errOwnerless
 	}
 	n, own := m.countLocked(tenant)
@@ -228,7 +230,7 @@ func (m *Manager) countLocked(tenant string) (all, own int) {
 func (m *Manager) admitEnd() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.draining {
+	if m.leavesLocked() {
 		return errOwnerless
 	}
 	if err := m.store.Refuses(); err != nil {

@@ -113,6 +113,12 @@ func (m *Manager) OwnerOf(ctx context.Context, id string) (address string, err e
 	return m.ownerOf(ctx, key)
 }
 
+// leavesLocked reports whether this server leaves sessions and turns to others.
+func (m *Manager) leavesLocked() bool { return m.draining || m.front }
+
+// Takes reports whether this server takes sessions that nobody owns.
+func (m *Manager) Takes() bool { return !lock.Get(&m.mu, m.leavesLocked) }
+
 // Another returns the address of another server over the store that takes sessions; "" is none.
 func (m *Manager) Another() string {
 	if m.owners == nil {
@@ -133,7 +139,7 @@ func (m *Manager) ownerOf(ctx context.Context, key string) (address string, err 
 // cause, errOwnerless, or an error of the database.
 func (m *Manager) claim(ctx context.Context, key string) (c Claim, err error) {
 	var elsewhere *Elsewhere
-	if lock.Get(&m.mu, func() bool { return m.draining }) {
+	if !m.Takes() {
 		address, err := m.ownerOf(ctx, key)
 		switch {
 		case err != nil:

@@ -73,6 +73,7 @@ func (m *Manager) startSweep(ctx context.Context, r *recovery, done bool) error 
 	m.endSweep = stop
 	m.turns.Go(func() { m.sweep(sweepCtx) })
 	switch {
+	case m.front:
 	case m.owners != nil:
 		m.turns.Go(func() { m.adopt(sweepCtx) })
 		m.turns.Go(func() { m.tend(sweepCtx) })

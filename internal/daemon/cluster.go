@@ -14,9 +14,12 @@ import (
 	"sync"
 	"time"
 
+	"connectrpc.com/connect"
+
 	"github.com/apzuk3/agentd/internal/bus"
 	"github.com/apzuk3/agentd/internal/cluster"
 	"github.com/apzuk3/agentd/internal/share"
+	"github.com/apzuk3/agentd/server"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/store/postgres"
 )
@@ -82,6 +85,24 @@ func (d *Daemon) warnOfSlices() {
 		d.log.Warn("until all replicas know slices of budgets, those of tenants may be exceeded by what these reserve",
 			slog.Int("replicas", len(lack)), slog.String("one_of_them", lack[0].Name),
 			slog.String("version", lack[0].Version))
+	}
+}
+
+// Beside is what a daemon of a test has as one of several of its process, in place of Cluster.
+type Beside struct {
+	Owners session.Owners
+	// Front: the daemon owns no session, see session.Config.
+	Front bool
+	// Client calls the others; nil: this one calls none. Secret is theirs too.
+	Client  connect.HTTPClient
+	Address string
+	Secret  session.Secret
+}
+
+// apply sets what the server of the daemon needs.
+func (b *Beside) apply(to *server.Config) {
+	if b.Owners != nil {
+		to.ReplicaClient, to.ReplicaSecret, to.ReplicaAddress = b.Client, string(b.Secret), b.Address
 	}
 }
 
@@ -217,7 +238,7 @@ func (d *Daemon) replicaID() int64 {
 // owners is what decides who owns a session, nil for a daemon that is alone.
 func (d *Daemon) owners() session.Owners {
 	if d.replica == nil {
-		return nil
+		return d.cfg.Beside.Owners
 	}
 	return d.replica.member
 }

@@ -62,6 +62,8 @@ type Config struct {
 	Encryption Encryption
 	// Store is used in place of a database in DataDir. Shutdown closes it.
 	Store store.Store
+	// Beside makes the daemon one of several that share Store within a process. It is for tests.
+	Beside Beside
 
 	// Getenv reads the environment, where the built-in providers find the server's own
 	// keys and their addresses. Default: an empty environment.

@@ -171,7 +171,7 @@ func New(cfg Config) (_ *Daemon, err error) {
 		Store: d.withoutPayloads(d.traced(d.metrics.Store(kept))), Runner: d.tracedRunner(),
 		Logger: cfg.Logger, Limits: now.turns,
 		OnFatal: d.storeFailed, OnToolResult: d.metrics.ToolAnswered, Agent: d.agentTree(), Owners: d.owners(),
-		Slices: d.slices(),
+		Slices: d.slices(), Front: cfg.Beside.Front,
 	}
 	if d.replica != nil {
 		turns.Bus = d.replica.bus
@@ -231,6 +231,7 @@ func (d *Daemon) serverConfig(cfg *Config) server.Config {
 		out.ReplicaClient, out.ReplicaSecret = d.replica.client, string(cfg.Cluster.Secret)
 		out.ReplicaAddress = d.replica.address
 	}
+	cfg.Beside.apply(&out)
 	d.keepers(&out)
 	return out
 }

@@ -354,7 +354,7 @@ var rooms = []room{
 		knows: "flags, environment, signals, exit codes"},
 	{path: "agentdhost", floor: 4, may: []string{"internal/daemon", "model", "server", "session", "session/principal"}, tests: []string{"client", gen},
 		knows: "a real daemon in somebody else's program"},
-	{path: "internal/test/testdaemon", floor: 4, kit: true, may: []string{"internal/daemon", "internal/modelcall", "session", "session/limits", "session/principal", "session/store"},
+	{path: "internal/test/testdaemon", floor: 4, kit: true, may: []string{"internal/daemon", "internal/test/memowners", "internal/modelcall", "session", "session/limits", "session/principal", "session/store"},
 		knows: "the options of a test's daemon that show what is within"},
 	{path: "agentdtest", floor: 4, kit: true, may: []string{"internal/daemon", "internal/test/testdaemon", "internal/modelcall", "client", "model"},
 		knows: "a real daemon for tests"},

@@ -97,8 +97,9 @@ func CheckScenarios(t *testing.T, scenarios map[string]Scenario, runOnly map[str
 	}
 }
 
-// RunScenarios runs each scenario once over Run and once over SessionService. It
-// must go well over both, and leave equal logs and equal streams; where time
+// RunScenarios runs each scenario once over Run, once over SessionService, and once
+// over Run at a daemon that another one stands behind, which owns the sessions. It
+// must go well over all, and leave equal logs and equal streams; where time
 // decides what they hold, its own checks are all there is.
 func RunScenarios(t *testing.T, scenarios map[string]Scenario, parts Alone) {
 	t.Helper()
@@ -112,7 +113,7 @@ func RunScenarios(t *testing.T, scenarios map[string]Scenario, parts Alone) {
 		t.Run(name, func(t *testing.T) {
 			ran++
 			var books []*logbook
-			for _, s := range []Service{OverRun, OverSessions} {
+			for _, s := range []Service{OverRun, OverSessions, OverFront} {
 				if s == OverRun && sc.Differ != "" {
 					continue // there is nothing to compare, and over Run it is a test already
 				}
@@ -129,17 +130,9 @@ func RunScenarios(t *testing.T, scenarios map[string]Scenario, parts Alone) {
 				books = append(books, b)
 			}
 			if sc.Differ == "" {
-				run, sessions := books[0].lines(t), books[1].lines(t)
-				for _, lines := range [][]string{run, sessions} {
-					for i := range lines {
-						lines[i] = account.ReplaceAllString(lines[i], `"agentd.account":"ID"`)
-					}
+				for _, other := range books[1:] {
+					books[0].sameAs(t, other, sc)
 				}
-				if sc.Places {
-					run, sessions = distinct(run), distinct(sessions)
-				}
-				sameLines(t, "logs", run, sessions)
-				sameLines(t, "streams", books[0].streams, books[1].streams)
 			}
 			t.Logf("%d logs and %d streams over each service %s", len(books[0].logs), len(books[0].streams), sc.Differ)
 		})
@@ -150,6 +143,22 @@ func RunScenarios(t *testing.T, scenarios map[string]Scenario, parts Alone) {
 		}
 		t.Errorf("no scenario has a part %s", part)
 	}
+}
+
+// sameAs checks that a scenario has left the same over two services.
+func (b *logbook) sameAs(t *testing.T, other *logbook, sc Scenario) {
+	t.Helper()
+	logs, others := b.lines(t), other.lines(t)
+	for _, lines := range [][]string{logs, others} {
+		for i := range lines {
+			lines[i] = account.ReplaceAllString(lines[i], `"agentd.account":"ID"`)
+		}
+	}
+	if sc.Places {
+		logs, others = distinct(logs), distinct(others)
+	}
+	sameLines(t, other.over, "logs", logs, others)
+	sameLines(t, other.over, "streams", b.streams, other.streams)
 }
 
 // numbered is the number of a turn that is one of many.
@@ -168,18 +177,18 @@ func distinct(texts []string) []string {
 	return slices.Compact(texts)
 }
 
-func sameLines(t *testing.T, what string, run, sessions []string) {
+func sameLines(t *testing.T, other Service, what string, run, sessions []string) {
 	t.Helper()
 	slices.Sort(run)
 	slices.Sort(sessions)
 	if len(run) != len(sessions) {
-		t.Errorf("%d %s over Run, %d over SessionService", len(run), what, len(sessions))
+		t.Errorf("%d %s over Run, %d over %s", len(run), what, len(sessions), other)
 	}
 	for i := range min(len(run), len(sessions)) {
 		if run[i] == sessions[i] {
 			continue
 		}
-		t.Errorf("%s differ %s", what, plainlog.Difference(run[i], sessions[i]))
+		t.Errorf("%s differ over %s: %s", what, other, plainlog.Difference(run[i], sessions[i]))
 		return
 	}
 }

@@ -22,9 +22,13 @@ type Service int
 const (
 	OverRun Service = iota
 	OverSessions
+	// OverFront is Run at a daemon that owns no session: another one runs the turns.
+	OverFront
 )
 
-func (s Service) String() string { return []string{"Run", "SessionService"}[s] }
+func (s Service) String() string {
+	return []string{"Run", "SessionService", "Run at another daemon"}[s]
+}
 
 // logbook is what is kept of the scenario that TestServices runs: which service
 // carries it, and what it leaves behind.
@@ -68,7 +72,11 @@ func StartDaemon(t testing.TB, cfg agentdtest.Config, opts ...testdaemon.Option)
 			return f.Handler()
 		}))
 	}
-	d := agentdtest.Start(t, cfg, append(first, opts...)...)
+	opts = append(first, opts...)
+	if current.over == OverFront {
+		opts = append(opts, testdaemon.BehindFront(t))
+	}
+	d := agentdtest.Start(t, cfg, opts...)
 	t.Cleanup(func() { _ = store.Close() }) // it is the daemon's, or nobody's
 	return d
 }

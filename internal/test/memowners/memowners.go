@@ -51,6 +51,28 @@ type Replica struct {
 // New returns a group without servers over a store.
 func New(raw store.Store) *Group { return &Group{raw: raw, heads: map[string]*head{}} }
 
+// Recover makes sessions due that have an open turn in the store.
+func (g *Group) Recover(ctx context.Context) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for after := ""; ; {
+		page, err := g.raw.OpenTurns(ctx, after, recoverPage)
+		if err != nil {
+			return err
+		}
+		for _, head := range page {
+			after = head.ID
+			g.headLocked(head.ID).due = time.Now()
+		}
+		if len(page) < recoverPage {
+			return nil
+		}
+	}
+}
+
+// recoverPage is how many open turns are read at a time.
+const recoverPage = 100
+
 // Join returns a server that others reach at an address.
 func (g *Group) Join(address string) *Replica {
 	g.mu.Lock()
