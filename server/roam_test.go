@@ -112,8 +112,12 @@ func (r *running) finish() {
 // fence has the session go from a to b without a's doing.
 func fence(a *peerServer, session string) {
 	a.owns.Drain()
+	claims := a.m.Held()
+	if claims[session] == 0 {
+		panic("the server does not hold the session that it has")
+	}
 	a.group.Orphan(session)
-	a.m.Lost(session)
+	a.m.LostAt(claims)
 }
 
 // drain stops a. stopped is closed when nothing of it runs any more.
