@@ -256,8 +256,8 @@ func appendText(b *store.Batch, key bool) string {
 }
 
 // createHead is the statement that creates a session with its first records, rows and labels, in this order: the count
-// of the tenant, the session, the rest. It writes nothing if the session exists, if the tenant has as many as it may, or
-// if %s says so; and fails if another transaction creates the session meanwhile.
+// of the tenant, the session, the rest. It writes nothing if the session exists, if the tenant has as many as it may,
+// or if %s says so; and fails if another transaction creates the session meanwhile.
 const createHead = `WITH n AS (
 	SELECT $1::text AS id, CASE strpos($1::text, '/') WHEN 0 THEN '' ELSE split_part($1::text, '/', 1) END AS tenant
 	WHERE NOT EXISTS (SELECT FROM heads WHERE id = $1::text) AND ($10::text IS NULL OR $10::text = '')%s

@@ -13,9 +13,9 @@ import (
 )
 
 // Benchmarks measures an empty store, so that the figures of two stores stand beside each other: appends of 1 KiB, and
-// appends that create a session, with a key, by 1, 8 and 64 goroutines each with a session of its own; and a log of 5,000
-// records that is read in pages. It reports an operation's time at the 50th and the 99th of 100, and how many there are a
-// second. The sessions that it makes stay.
+// appends that create a session, with a key, by 1, 8 and 64 goroutines each with a session of its own; and a log of
+// 5,000 records that is read in pages. It reports an operation's time at the 50th and the 99th of 100, and how many
+// there are a second. The sessions that it makes stay.
 func Benchmarks(b *testing.B, s store.Store) {
 	for _, n := range []int{1, 8, 64} {
 		b.Run(fmt.Sprintf("append/sessions=%d", n), func(b *testing.B) {
@@ -70,7 +70,8 @@ func benchmarkRead(b *testing.B, s store.Store) {
 
 // kibibyte returns a record of 1 KiB.
 func kibibyte(seq int64) record.Record {
-	return record.Record{Seq: seq, TurnID: "turn", Kind: record.KindEvent, Time: epoch, Data: bytes.Repeat([]byte{'x'}, 1024)}
+	data := bytes.Repeat([]byte{'x'}, 1024)
+	return record.Record{Seq: seq, TurnID: "turn", Kind: record.KindEvent, Time: epoch, Data: data}
 }
 
 // timed calls do b.N times by some goroutines, with the number of the goroutine and of its call.
