@@ -314,7 +314,8 @@ func readCPU(t *testing.T) (c cpuTimes) {
 	return c
 }
 
-// figuresOfHop measures a tool round and a piece of text at the owner and through another replica.
+// figuresOfHop measures a tool round and a piece of text at the owner and through another replica, of two turns of one
+// owner whose rounds take turns.
 func figuresOfHop(t *testing.T) {
 	const rounds, pieces = 400, 1000
 	f := newFigures(t, `answers:
@@ -324,35 +325,46 @@ func figuresOfHop(t *testing.T) {
 `)
 	owner, _ := f.replica()
 	other, _ := f.replica()
-	var p50 [2]float64
+	isCall := func(m *agentdv1.RunResponse) bool { return m.GetToolCall() != nil }
+	var turns [2]*follower
+	var calls [2]*agentdv1.RunResponse_ToolCallRequest
+	var started [2][]*agentdv1.RunResponse
 	for i, s := range []*served{owner, other} {
 		turn := &follower{t: t, asked: map[string]int{}, tools: []*agentdv1.Tool{
 			{Name: "a", Description: "a tool"}, {Name: "b", Description: "a tool"}}}
 		turn.open(owner, agent("scripted/work", "a", "b"))
-		isCall := func(m *agentdv1.RunResponse) bool { return m.GetToolCall() != nil }
-		call := turn.until(isCall).GetToolCall()
-		started := turn.got[:1]
+		turn.until(isCall)
+		started[i] = turn.got[:1]
 		turn.drop()
 		turn.open(s, nil)
-		call = turn.until(isCall).GetToolCall()
-		var took []time.Duration
-		for range rounds {
-			begun := time.Now()
-			turn.sendResult(call)
-			call = turn.until(isCall).GetToolCall()
-			took = append(took, time.Since(begun))
-			turn.got = turn.got[len(turn.got)-1:]
+		turns[i], calls[i] = turn, turn.until(isCall).GetToolCall()
+	}
+	round := func(i int) time.Duration {
+		turn, begun := turns[i], time.Now()
+		turn.sendResult(calls[i])
+		calls[i] = turn.until(isCall).GetToolCall()
+		took := time.Since(begun)
+		turn.got = turn.got[len(turn.got)-1:]
+		return took
+	}
+	var took [2][]time.Duration
+	for range rounds {
+		for i := range turns {
+			took[i] = append(took[i], round(i))
 		}
-		slices.Sort(took)
-		p50[i] = ms(took[len(took)/2])
+	}
+	for i, where := range []string{"at the owner", "through another replica"} {
+		slices.Sort(took[i])
 		fmt.Printf("figures hop: a tool round %s: p50 %.2f ms, p99 %.2f ms\n",
-			[]string{"at the owner", "through another replica"}[i], p50[i], ms(took[len(took)*99/100]))
-		if i == 1 {
-			f.pieces(turn, call, started, []*served{owner, owner, other})
-		}
+			where, ms(took[i][rounds/2]), ms(took[i][rounds*99/100]))
+	}
+	fmt.Printf("figures hop: a tool round through another replica takes %.2f ms more, p50\n",
+		ms(took[1][rounds/2]-took[0][rounds/2]))
+	round(1) // asks for b
+	f.pieces(turns[1], calls[1], started[1], []*served{owner, owner, other})
+	for _, turn := range turns {
 		turn.drop()
 	}
-	fmt.Printf("figures hop: a tool round through another replica takes %.2f ms more, p50\n", p50[1]-p50[0])
 }
 
 // pieces has the model of a turn speak, and measures how much later than by the first of its streams each piece is
