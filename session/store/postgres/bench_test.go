@@ -12,7 +12,7 @@ func BenchmarkStore(b *testing.B) {
 	server := pgserver.Start(b, pgserver.Options{Fsync: true,
 		Settings: map[string]string{"shared_buffers": "256MB", "max_wal_size": "2GB"}})
 	s := openAt(b, server.URL(b))
-	storetest.Benchmarks(b, s)
+	storetest.Harness{}.Benchmark(b, s)
 	if err := s.Close(); err != nil {
 		b.Error(err)
 	}

@@ -64,7 +64,7 @@ func BenchmarkAppend(b *testing.B) {
 func BenchmarkStore(b *testing.B) {
 	s := open(b, b.TempDir())
 	defer mustClose(b, s)
-	storetest.Benchmarks(b, s)
+	storetest.Harness{}.Benchmark(b, s)
 }
 
 // bulkAppend returns the mean time of a record of 1 KiB of which one append has 500.

@@ -12,11 +12,11 @@ import (
 	"github.com/apzuk3/agentd/session/store"
 )
 
-// Benchmarks measures an empty store, so that the figures of two stores stand beside each other: appends of 1 KiB, and
+// Benchmark measures an empty store, so that the figures of two stores stand beside each other: appends of 1 KiB, and
 // appends that create a session, with a key, by 1, 8 and 64 goroutines each with a session of its own; and a log of
 // 5,000 records that is read in pages. It reports an operation's time at the 50th and the 99th of 100, and how many
 // there are a second. The sessions that it makes stay.
-func Benchmarks(b *testing.B, s store.Store) {
+func (Harness) Benchmark(b *testing.B, s store.Store) {
 	for _, n := range []int{1, 8, 64} {
 		b.Run(fmt.Sprintf("append/sessions=%d", n), func(b *testing.B) {
 			run := fmt.Sprint("append", time.Now().UnixNano())
