@@ -117,9 +117,9 @@ func (m *Manager) finish(ctx context.Context, s *live.Session, d *live.Driver, e
 	}
 	d.StopRunning(fault.As(unwritten))
 	m.clientsLost(s)
-	level := slog.LevelError
-	if errors.Is(unwritten, halt.ErrResumedLater) { // the store is away
-		level = slog.LevelWarn
+	level := slog.LevelWarn // the store is away
+	if fault.As(unwritten).Code == fault.Internal {
+		level = slog.LevelError
 	}
 	m.log.LogAttrs(ctx, level, "the end of a turn is not written", slog.String("session", s.ID()),
 		slog.String("turn", d.Turn().ID()), slog.String("error", errors.Join(err, unwritten).Error()))
