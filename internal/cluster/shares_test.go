@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -19,6 +20,16 @@ type placed struct {
 	*member
 	places *share.Places
 	used   int
+	// meanwhile, if not nil, is called while the desk sets a share.
+	meanwhile func()
+}
+
+// Place implements share.Desk.
+func (p *placed) Place(ctx context.Context, ask share.PlaceAsk) (share.PlaceShare, error) {
+	if p.meanwhile != nil {
+		p.meanwhile()
+	}
+	return p.member.Place(ctx, ask)
 }
 
 // tend does what share.Keep does.
@@ -39,11 +50,21 @@ func TestPlaceProperty(t *testing.T) {
 	t.Parallel()
 	d := newDB(t, pgserver.URL(t))
 	join := func(name string) *placed {
-		m := d.join(name, "")
-		return &placed{member: m, places: share.NewPlaces(share.Turns, m)}
+		p := &placed{member: d.join(name, "")}
+		p.places = share.NewPlaces(share.Turns, p)
+		return p
 	}
 	now, cancel := context.WithCancel(t.Context())
 	cancel() // no Take waits for others
+	take := func(t rapid.TB, p *placed, bound int) {
+		took, err := p.places.Take(now, "acme", bound)
+		if err != nil && !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+		if took {
+			p.used++
+		}
+	}
 	rapid.Check(t, func(rt *rapid.T) {
 		bound := rapid.IntRange(1, 60).Draw(rt, "bound")
 		all := []*placed{join("a"), join("b"), join("c")}
@@ -60,13 +81,7 @@ func TestPlaceProperty(t *testing.T) {
 			switch rapid.SampledFrom([]string{"take", "take", "take", "leave", "leave", "tend", "die"}).Draw(rt, "step") {
 			case "take":
 				for range rapid.IntRange(1, 30).Draw(rt, "times") {
-					took, err := p.places.Take(now, "acme", bound)
-					if err != nil && !errors.Is(err, context.Canceled) {
-						rt.Fatal(err)
-					}
-					if took {
-						p.used++
-					}
+					take(rt, p, bound)
 				}
 			case "leave":
 				for range rapid.IntRange(0, p.used).Draw(rt, "times") {
@@ -74,9 +89,16 @@ func TestPlaceProperty(t *testing.T) {
 					p.used--
 				}
 			case "tend":
+				more := rapid.IntRange(0, 5).Draw(rt, "meanwhile")
+				p.meanwhile = func() {
+					for ; more > 0; more-- {
+						take(rt, p, bound)
+					}
+				}
 				for range rapid.IntRange(1, 7).Draw(rt, "times") {
 					p.tend(rt)
 				}
+				p.meanwhile = nil
 			case "die":
 				if err := p.Leave(t.Context()); err != nil {
 					rt.Fatal(err)
@@ -233,29 +255,38 @@ func TestRequestsProperty(t *testing.T) {
 		}
 		full := 2 * float64(rate)
 		least := full // is there if no time has passed but what the test says
+		type lease struct {
+			at      time.Time // before it was asked for
+			passed  float64   // what the test has passed until then
+			granted int
+		}
+		var leases []lease
 		var passed float64
-		var granted int
-		began := time.Now()
 		for range rapid.IntRange(1, 40).Draw(rt, "steps") {
 			if rapid.Bool().Draw(rt, "passes") {
 				s := rapid.Float64Range(-0.5, 3).Draw(rt, "seconds")
 				if _, err := d.pool.Exec(t.Context(), `UPDATE tenant_requests SET at = at - $1 * interval '1 second'`, s); err != nil {
 					rt.Fatal(err)
 				}
-				if s > 0 && granted > 0 {
+				if s > 0 {
 					passed += s
 				}
 				least = min(least+max(s, -0.5)*float64(rate), full)
 			}
 			want := rapid.IntRange(1, rate).Draw(rt, "want")
+			at := time.Now()
 			got, err := m.Requests(t.Context(), share.RequestsAsk{Tenant: "acme", PerSecond: rate, Want: want})
 			if err != nil {
 				rt.Fatal(err)
 			}
-			granted += got.Granted
-			most := full + float64(rate)*(passed+time.Since(began).Seconds())
-			if float64(granted) > most+0.001 {
-				rt.Fatalf("%d requests are leased, of %v", granted, most)
+			leases = append(leases, lease{at, passed, got.Granted})
+			var granted int
+			for _, l := range slices.Backward(leases) {
+				granted += l.granted
+				most := full + float64(rate)*(passed-l.passed+time.Since(l.at).Seconds())
+				if float64(granted) > most+0.001 {
+					rt.Fatalf("%d requests are leased, of %v", granted, most)
+				}
 			}
 			if should := min(float64(want), math.Ceil(math.Floor(least-0.001)/2)); least >= 1 && float64(got.Granted) < should {
 				rt.Fatalf("%d requests are leased of %v, want %v", got.Granted, least, should)

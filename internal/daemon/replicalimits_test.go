@@ -42,7 +42,9 @@ func TestTenantLimitsOfReplicas(t *testing.T) {
 	refused("a fourth turn", err, "tenant_turns")
 	_, err = b.CreateTurn(t.Context(), begin())
 	refused("a fourth turn at the other daemon", err, "tenant_turns")
-	call(t, b.CancelTurn, &agentdv1.CancelTurnRequest{SessionId: first.GetSessionId()}) // which forwards it
+	call(t, b.CancelTurn, &agentdv1.CancelTurnRequest{
+		SessionId: first.GetSessionId(), TurnId: first.GetId(),
+	}) // which forwards it
 	for limit := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
 		if _, err = b.CreateTurn(t.Context(), begin()); err == nil {
 			break
