@@ -152,8 +152,8 @@ type Config struct {
 	// tenant may make, twice as many at once. Callers without a tenant have no bound of their own. Defaults half of
 	// MaxStreams, and 500.
 	MaxTenantStreams, TenantRequestsPerSecond int
-	// Streams and Requests count those of tenants for all servers over one store, whose bounds these are then. nil: for
-	// this server.
+	// Streams and Requests count those of tenants for all servers over one store, whose bounds these are then. nil:
+	// for this server.
 	Streams  *share.Places
 	Requests *share.Pace
 	// MaxMessageBytes is the size of the largest request message. Default 4 MiB.

@@ -15,8 +15,8 @@ import (
 // maxPaced is how many tenants have their pace in memory. One that is forgotten begins anew.
 const maxPaced = 10_000
 
-// tenants, of a server that is alone, bounds what the callers of one tenant take of the server, so that it leaves something for others. Callers
-// without a tenant share the bounds of the server.
+// tenants, of a server that is alone, bounds what the callers of one tenant take of the server, so that it leaves
+// something for others. Callers without a tenant share the bounds of the server.
 type tenants struct {
 	mu      sync.Mutex // protects the fields below
 	paces   *simplelru.LRU[string, *rate.Limiter]
@@ -84,8 +84,8 @@ func (s *Server) untold(err error) *fault.Error {
 		"the server cannot tell now what the tenant has at other servers; try again later").After(retryLater)
 }
 
-// enterTenant counts a stream of a tenant, here or with the other servers. The caller calls leave, once, also when it is
-// refused. It may wait for the others.
+// enterTenant counts a stream of a tenant, here or with the other servers. The caller calls leave, once, also when it
+// is refused. It may wait for the others.
 func (s *Server) enterTenant(ctx context.Context, tenant string) (leave func(), refused *fault.Error) {
 	now := s.now()
 	if now.Streams == nil {

@@ -102,8 +102,8 @@ func (m *Manager) setLabels(ctx context.Context, s *live.Session, labels map[str
 	return nil
 }
 
-// startOnFork is start on a fork of the session. What it refuses leaves no fork. If the server dies before the turn has
-// started, a repeat of the request finds the fork by its key.
+// startOnFork is start on a fork of the session. What it refuses leaves no fork. If the server dies before the turn
+// has started, a repeat of the request finds the fork by its key.
 func (m *Manager) startOnFork(ctx context.Context, req Request) (*Turn, error) {
 	fork, err := m.ForkSession(ctx, ForkRequest{
 		SessionID: req.SessionID, Names: Names{Labels: req.Labels}, Once: req.Once, scope: scopeTurnOn,
@@ -114,7 +114,8 @@ func (m *Manager) startOnFork(ctx context.Context, req Request) (*Turn, error) {
 	}
 	req.SessionID, req.Create, req.Fork, req.Labels = fork.ID, false, false, nil
 	t, err := m.start(ctx, req)
-	if err != nil && (fault.As(err).Code != fault.Unavailable || errors.Is(err, errNoRoom)) { // else it may have started
+	// Upon UNAVAILABLE for another reason the turn may have started.
+	if err != nil && (fault.As(err).Code != fault.Unavailable || errors.Is(err, errNoRoom)) {
 		if failed := m.DeleteSession(context.WithoutCancel(ctx), fork.ID); failed != nil {
 			m.log.LogAttrs(ctx, slog.LevelWarn, "the fork for a turn that was refused is left over",
 				slog.String("session", fork.ID), slog.String("error", failed.Error()))

@@ -67,9 +67,9 @@ func (m *Member) WantedPlaces(ctx context.Context) (all []share.Wanted, err erro
 	return all, within(err, "look who waits for places of tenants")
 }
 
-// requestsQuery leases requests out of a bucket that $2 a second fill, and that has room for twice as many: half of what
-// it has, at most $3. A clock that was set back gives nothing for the time that it repeats. What nobody has asked for
-// is full.
+// requestsQuery leases requests out of a bucket that $2 a second fill, and that has room for twice as many: half of
+// what it has, at most $3. A clock that was set back gives nothing for the time that it repeats. What nobody has asked
+// for is full.
 const requestsQuery = `INSERT INTO tenant_requests AS t (tenant, level, at, granted)
 	VALUES ($1, 2 * $2::float8 - least($3::float8, $2), now(), least($3, $2))
 	ON CONFLICT (tenant) DO UPDATE SET (level, at, granted) = (

@@ -37,8 +37,8 @@ type lease struct {
 func NewPace(desk Desk) *Pace { return &Pace{desk: desk, byTenant: map[string]*lease{}} }
 
 // Take admits a request of a tenant that may make perSecond requests a second at all servers. wait is 0 if it is
-// admitted, and else when it may be tried again. It may wait for the desk. An error says that the lease of this server is
-// used up, or a second old, and the desk cannot be asked; or that ctx has ended.
+// admitted, and else when it may be tried again. It may wait for the desk. An error says that the lease of this server
+// is used up, or a second old, and the desk cannot be asked; or that ctx has ended.
 func (p *Pace) Take(ctx context.Context, tenant string, perSecond int) (wait time.Duration, err error) {
 	for {
 		l, asks, busy, wait, err := p.tryTake(tenant)

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Places counts what tenants have at this server of a bound that holds for all servers together: it takes a place within
-// its share without asking, and asks the desk for more when that is used up. What was taken stays taken when the desk is
-// away. nil is that of a server that is alone, which bounds nothing.
+// Places counts what tenants have at this server of a bound that holds for all servers together: it takes a place
+// within its share without asking, and asks the desk for more when that is used up. What was taken stays taken when
+// the desk is away. nil is that of a server that is alone, which bounds nothing.
 //
 // Its methods may be called from any goroutine. It has those tenants in memory that have something at this server, or
 // had a few seconds ago.
@@ -44,9 +44,9 @@ func NewPlaces(kind Kind, desk Desk) *Places {
 	return &Places{kind: kind, desk: desk, byTenant: map[string]*count{}}
 }
 
-// Take takes a place of a tenant, of which all servers have at most most, until Leave. It reports whether there was one.
-// It may wait for the desk, and for a little more than a second for what other servers can spare. An error says that the
-// share of this server is used up and the desk cannot be asked, or that ctx has ended.
+// Take takes a place of a tenant, of which all servers have at most most, until Leave. It reports whether there was
+// one. It may wait for the desk, and for a little more than a second for what other servers can spare. An error says
+// that the share of this server is used up and the desk cannot be asked, or that ctx has ended.
 func (p *Places) Take(ctx context.Context, tenant string, most int) (took bool, err error) {
 	for p != nil {
 		c, wait, took, err := p.tryTake(tenant, most)
@@ -64,8 +64,8 @@ func (p *Places) Take(ctx context.Context, tenant string, most int) (took bool, 
 	return true, nil
 }
 
-// tryTake takes a place without asking. Else the caller asks for the count it returns, or waits and tries again, or it is
-// refused.
+// tryTake takes a place without asking. Else the caller asks for the count it returns, or waits and tries again, or it
+// is refused.
 func (p *Places) tryTake(tenant string, most int) (
 	ask *count, wait func(context.Context) error, took bool, err error,
 ) {
@@ -124,7 +124,8 @@ func untilTime(at time.Time) func(context.Context) error {
 	}
 }
 
-// Hold takes a place also where there is none: what it is for goes on in any case. The next call of Tend tells the desk.
+// Hold takes a place also where there is none: what it is for goes on in any case. The next call of Tend tells the
+// desk.
 func (p *Places) Hold(tenant string) {
 	if p == nil {
 		return
@@ -195,8 +196,8 @@ func (p *Places) inUse() bool {
 	return len(p.byTenant) > 0
 }
 
-// Tend gives back what this server can spare of its shares: what others want at once, the rest after a while; and tells
-// the desk what is held beyond them. One goroutine calls it, again after an error.
+// Tend gives back what this server can spare of its shares: what others want at once, the rest after a while; and
+// tells the desk what is held beyond them. One goroutine calls it, again after an error.
 func (p *Places) Tend(ctx context.Context, wanted []Wanted) (err error) {
 	for tenant, c := range p.toTend(wanted) {
 		if err != nil { // the next call does the rest

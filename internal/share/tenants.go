@@ -14,15 +14,15 @@ const (
 	Streams Kind = "streams"
 )
 
-// Desk keeps what servers over one store have of the bounds of tenants. Its methods may be called from any goroutine. An
-// error leaves open whether anything was set.
+// Desk keeps what servers over one store have of the bounds of tenants. Its methods may be called from any goroutine.
+// An error leaves open whether anything was set.
 type Desk interface {
 	// Place sets the share of this server. All shares of a tenant never exceed its bound, but for what is Held.
 	Place(ctx context.Context, ask PlaceAsk) (PlaceShare, error)
 	// WantedPlaces returns the places that other servers have found none of.
 	WantedPlaces(ctx context.Context) ([]Wanted, error)
-	// Requests leases requests that this server may admit within LeaseTime of its call. All leases within any T seconds
-	// are at most PerSecond * (T + 2) requests.
+	// Requests leases requests that this server may admit within LeaseTime of its call. All leases within any T
+	// seconds are at most PerSecond * (T + 2) requests.
 	Requests(ctx context.Context, ask RequestsAsk) (RequestsLease, error)
 	// Forget drops what says nothing any more of requests.
 	Forget(ctx context.Context) error
@@ -36,7 +36,8 @@ type PlaceAsk struct {
 	Bound int
 	// Held are in use. They become the share in any case.
 	Held int
-	// Need is granted whole or not at all; 0 if there is none. Spare comes with it as far as it is a quarter of the rest.
+	// Need is granted whole or not at all; 0 if there is none. Spare comes with it as far as it is a quarter of the
+	// rest.
 	Need, Spare int
 }
 
@@ -115,11 +116,11 @@ func Keep(ctx context.Context, desk Desk, log func(error), places ...*Places) {
 }
 
 func tendAll(ctx context.Context, desk Desk, places []*Places) error {
-	var any bool
+	var used bool
 	for _, p := range places {
-		any = p.inUse() || any
+		used = p.inUse() || used
 	}
-	if !any {
+	if !used {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, askPatience)
