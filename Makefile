@@ -10,7 +10,7 @@ SEEDS ?= 500
 BASE ?= HEAD
 
 .PHONY: help build test race cover bench bench-table bench-compare fuzz examples mcp lint fmt generate generate-check breaking house vuln \
-	chaos kills chaos-cluster mutants takeover damage attacks web image-smoke image deploy targets docker check ci clean
+	chaos kills chaos-cluster mutants takeover bench-cluster damage attacks web image-smoke image deploy targets docker check ci clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -64,6 +64,11 @@ chaos-cluster: ## break replicas over one PostgreSQL, the database and the links
 
 mutants: ## break what keeps replicas apart, in copies of the source; fails if the tests do not find it
 	go test -count=1 -run 'TestMutants$$' -v ./internal/test/chaos -chaos.mutants -timeout 30m
+
+bench-cluster: ## measure replicas over one PostgreSQL: appends of one and of three, the hop between them, a drain, rest
+	@mkdir -p .cache
+	go test -count=1 -run 'TestClusterFigures$$' -v ./cmd/agentd -cluster.figures -timeout 30m | tee .cache/bench-cluster.log
+	@grep '^figures ' .cache/bench-cluster.log
 
 takeover: ## measure how long a turn stands still whose owner is killed, stopped or cut off
 	@mkdir -p .cache

@@ -207,6 +207,13 @@ func (f *farRun) sessionID() string {
 	return ""
 }
 
+// attaches reports whether the stream is opened by attaching: the client knows its turn.
+func (f *farRun) attaches() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.first.GetAttach() != nil
+}
+
 // named is sessionID, or "" for a stream that has no turn yet.
 func (f *farRun) named() string {
 	f.mu.Lock()

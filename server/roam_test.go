@@ -112,8 +112,12 @@ func (r *running) finish() {
 // fence has the session go from a to b without a's doing.
 func fence(a *peerServer, session string) {
 	a.owns.Drain()
+	claims := a.m.Held()
+	if claims[session] == 0 {
+		panic("the server does not hold the session that it has")
+	}
 	a.group.Orphan(session)
-	a.m.Lost(session)
+	a.m.LostAt(claims)
 }
 
 // drain stops a. stopped is closed when nothing of it runs any more.
@@ -213,6 +217,12 @@ func TestDrainTellsClients(t *testing.T) {
 	}
 }
 
+// another is a request of another key.
+func another(msg *agentdv1.RunRequest) *agentdv1.RunRequest {
+	msg.GetExecute().IdempotencyKey = "another"
+	return msg
+}
+
 // attachTo attaches behind what a client has.
 func attachTo(r *running) *agentdv1.RunRequest {
 	return &agentdv1.RunRequest{Request: &agentdv1.RunRequest_Attach{Attach: &agentdv1.AttachRequest{
@@ -238,11 +248,17 @@ func TestDrainBeginsElsewhere(t *testing.T) {
 	if address, _ := all[0].group.OwnerOf(made.Msg.GetTurn().GetSessionId()); !strings.HasSuffix(all[1].url, address) {
 		t.Errorf("the turn is at %q, want %q", address, all[1].url)
 	}
-	refused := begin(t.Context(), t, all[0], knowing())
-	refused.until(func(*agentdv1.RunResponse) bool { return false })
-	if refused.failed.GetCode() != agentdv1.ErrorCode_ERROR_CODE_UNAVAILABLE {
-		t.Errorf("a client that can go elsewhere reads %v", refused.failed)
+	told := begin(t.Context(), t, all[0], another(knowing()))
+	told.until(func(*agentdv1.RunResponse) bool { return false })
+	if told.failed.GetCode() != agentdv1.ErrorCode_ERROR_CODE_UNAVAILABLE || told.turn == "" {
+		t.Errorf("a client that can go elsewhere reads %v of turn %q", told.failed, told.turn)
 	}
+	told.failed = nil
+	said := told.said
+	told = begin(t.Context(), t, all[1], attachTo(told))
+	told.said = said
+	told.untilCall()
+	told.finish()
 	all[0].srv.End()
 	last := begin(t.Context(), t, all[0], plainExecute())
 	last.until(func(*agentdv1.RunResponse) bool { return false })

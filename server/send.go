@@ -133,17 +133,22 @@ func (p runPeer) leaves() <-chan struct{} {
 	switch {
 	case p.far == nil || p.far.feed.isHere():
 		return nil
-	case p.plain:
-		return p.srv.ended.Done()
+	case p.goesItself():
+		return p.srv.drain.Done()
 	}
-	return p.srv.drain.Done()
+	return p.srv.ended.Done()
 }
 
-// stays reports whether the client is to stay when its session goes to another server. One that knows how to attach
-// goes itself when this server stops.
+// stays reports whether the client is to stay when its session goes to another server.
 func (st *stream) stays() bool {
-	return st.plain && st.srv.ended.Err() == nil || st.srv.drain.Err() == nil
+	if st.goesItself() {
+		return st.srv.drain.Err() == nil
+	}
+	return st.srv.ended.Err() == nil
 }
+
+// goesItself reports whether the client attaches elsewhere when this server stops: it knows how, and to what.
+func (st *stream) goesItself() bool { return !st.plain && (st.far == nil || st.far.attaches()) }
 
 // stopped implements peer. When the turn is suspended, or the log cannot be read, what
 // comes later is for a later stream.

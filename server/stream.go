@@ -177,14 +177,13 @@ func (st *stream) open(ctx context.Context) *fault.Error {
 }
 
 // beginAnywhere has the stream's turn where its session is, after begin has returned e, for a server that is one of
-// several. A server that stops begins none: a client that knows nothing of other servers has its turn begun by one of
-// them.
+// several. A server that stops begins none itself, and has another one do it.
 func (st *stream) beginAnywhere(ctx context.Context, first *agentdv1.RunRequest, e *fault.Error) *fault.Error {
 	address := ""
 	switch {
 	case e == nil:
 		st.roam(ctx, first)
-	case !session.IsOwnerless(e) || st.plain || st.srv.drain.Err() == nil:
+	default:
 		address = st.srv.elsewhere(e)
 	}
 	if address == "" {

@@ -114,11 +114,16 @@ func (m *Manager) finish(ctx context.Context, s *live.Session, d *live.Driver, e
 	m.stopped(d, unwritten != nil)
 	if unwritten == nil {
 		d.StopRunning(nil)
-	} else {
-		d.StopRunning(fault.As(unwritten))
-		m.clientsLost(s)
-		err = errors.Join(err, unwritten)
+		d.Log(end, err)
+		return next
 	}
-	d.Log(end, err)
+	d.StopRunning(fault.As(unwritten))
+	m.clientsLost(s)
+	level := slog.LevelError
+	if errors.Is(unwritten, halt.ErrResumedLater) { // the store is away
+		level = slog.LevelWarn
+	}
+	m.log.LogAttrs(ctx, level, "the end of a turn is not written", slog.String("session", s.ID()),
+		slog.String("turn", d.Turn().ID()), slog.String("error", errors.Join(err, unwritten).Error()))
 	return next
 }

@@ -315,6 +315,31 @@ func (m *Manager) Lost(keys ...string) {
 	}
 }
 
+// Held returns the sessions that this server owns in memory, with the epochs of their claims. It may be called from any
+// goroutine.
+func (m *Manager) Held() map[string]int64 {
+	var all []*live.Session
+	m.sessions.Each(func(s *live.Session, _, _ int) { all = append(all, s) })
+	held := map[string]int64{}
+	for _, s := range all {
+		if epoch, is := s.Lease.Held(); is && !s.IsUnmade() {
+			held[s.Key()] = epoch
+		}
+	}
+	return held
+}
+
+// LostAt is Lost for sessions that are still held under the epochs of claims.
+func (m *Manager) LostAt(claims map[string]int64) {
+	for key, epoch := range claims {
+		if s := m.sessionInMemory(key); s != nil {
+			if now, held := s.Lease.Held(); held && now == epoch {
+				s.Lose()
+			}
+		}
+	}
+}
+
 // LostAll is Lost for all sessions: this server cannot prove any more that it lives, and does not know what it owns.
 // What it claims afterwards it claims as another server, which finds what it had before like what others have left.
 func (m *Manager) LostAll() {

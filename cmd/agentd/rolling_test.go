@@ -2,10 +2,16 @@ package main
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
-	"net"
+	"maps"
 	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -14,203 +20,298 @@ import (
 
 	"github.com/apzuk3/agentd/client"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
-	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
-	"github.com/apzuk3/agentd/internal/test/pgserver"
+	"github.com/apzuk3/agentd/internal/test/heldaddr"
+	"github.com/apzuk3/agentd/session/record"
+	"github.com/apzuk3/agentd/session/store/sqlite"
 )
 
-// balancer spreads connections over the replicas of a service, by turns.
-type balancer struct {
-	url string
+const (
+	rollingSessions = 6
+	rollingRestarts = 3
+	// rollingTurn is what each turn of the load says: two answers with tools, and
+	// a last one.
+	rollingTurn = `answers:
+  - {when: {step: 1}, thoughts: "hm hm", text: "` + long + `", chunk_delay: 30ms, calls: [{name: a}, {name: b}]}
+  - {when: {step: 2}, text: " and more", chunk_delay: 30ms, calls: [{name: c}]}
+  - {when: {}, text: " {{tool_result \"a\"}}, {{tool_result \"b\"}}, {{tool_result \"c\"}}", chunk_delay: 30ms}
+`
+	rollingText = long + " and more a done, b done, c done"
+	// rollingCall is a model call that is under way when a server is told to stop.
+	rollingCall = `answers: [{text: "one two three four five six", chunk_delay: 200ms}]`
+)
 
-	mu    sync.Mutex
-	to    []string
-	count int
+// underWay begins a turn of one model call, and returns when the model speaks. end waits for the turn.
+func underWay(t *testing.T, url string) (end func()) {
+	t.Helper()
+	c := client.New(url)
+	speaks, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		defer c.CloseIdleConnections()
+		spoken, completed := sync.OnceFunc(func() { close(speaks) }), false
+		defer spoken()
+		for event, err := range c.Run(t.Context(), agent("scripted/under-way"), "go") {
+			if err != nil {
+				t.Errorf("a turn whose only model call is under way: %v", err)
+				return
+			}
+			if event.OutputChunk != nil {
+				spoken()
+			}
+			completed = completed || event.End != nil && event.End.Completed
+		}
+		if !completed {
+			t.Error("a turn whose only model call was under way has not completed")
+		}
+	}()
+	<-speaks
+	return func() { <-ended }
 }
 
-// set has connections go to replicas from now on.
-func (b *balancer) set(replicas ...*served) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.to = nil
-	for _, r := range replicas {
-		b.to = append(b.to, r.addr)
+// load is clients that run one turn after the other, each in a session of its own,
+// whatever becomes of the server.
+type load struct {
+	t       *testing.T
+	agent   *agentdv1.Agent
+	stop    chan struct{}
+	workers sync.WaitGroup
+	turn    chan struct{} // receives when a turn has completed; has room for some
+	refused atomic.Int64  // starts that had to be tried again
+
+	mu       sync.Mutex
+	sessions map[string]int // completed turns of each; protected by mu
+	runs     map[string]int // of each tool; protected by mu
+}
+
+func newLoad(t *testing.T) *load {
+	return &load{
+		t: t, agent: agent("scripted/rolling", "a", "b", "c"), stop: make(chan struct{}), turn: make(chan struct{}, 1<<12),
+		sessions: map[string]int{}, runs: map[string]int{},
 	}
 }
 
-func (b *balancer) next() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.count++
-	return b.to[b.count%len(b.to)]
+func (l *load) start(url string) {
+	for range rollingSessions {
+		l.workers.Go(func() { l.work(url) })
+	}
 }
 
-// balance starts a balancer, which ends with the test.
-func balance(t *testing.T) *balancer {
-	t.Helper()
-	var lc net.ListenConfig
-	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
+func (l *load) work(url string) {
+	c := client.New(url, client.WithReconnect(client.ReconnectPolicy{Base: time.Millisecond, Cap: 50 * time.Millisecond, Dial: true}))
+	defer c.CloseIdleConnections()
+	for _, name := range []string{"a", "b", "c"} {
+		if err := client.AddTool(c, name, "a tool", func(context.Context, struct{}) (any, error) {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.runs[name]++
+			return name + " done", nil
+		}); err != nil {
+			l.t.Error(err)
+			return
+		}
+	}
+	var opts []client.RunOption
+	for {
+		select {
+		case <-l.stop:
+			return
+		default:
+		}
+		res, err := c.Do(l.t.Context(), l.agent, "go", opts...)
+		if failure, ok := errors.AsType[*client.Error](err); ok && errors.Is(err, client.ErrUnavailable) && failure.Retryable && res.Text == "" && res.Thoughts == "" {
+			l.refused.Add(1) // it did not begin, as far as anybody knows
+			time.Sleep(5 * time.Millisecond)
+			continue
+		}
+		if err != nil || !res.Completed || res.Text != rollingText || res.Usage.ModelCalls != 3 {
+			l.t.Errorf("a turn has failed: %+v, %v", res, err)
+			return
+		}
+		opts = []client.RunOption{client.WithSessionID(res.SessionID)}
+		l.mu.Lock()
+		l.sessions[res.SessionID]++
+		l.mu.Unlock()
+		l.turn <- struct{}{}
+	}
+}
+
+// ready asks a server over one connection whether it is ready.
+type ready struct {
+	hc  *http.Client
+	url string
+}
+
+func newReady(t *testing.T, s *served) ready {
+	tr := &http.Transport{Protocols: new(http.Protocols)}
+	tr.Protocols.SetUnencryptedHTTP2(true)
+	t.Cleanup(tr.CloseIdleConnections)
+	return ready{&http.Client{Transport: tr}, "http://" + s.addr + "/readyz"}
+}
+
+func (r ready) ask() (status int, text string, err error) {
+	resp, err := r.hc.Get(r.url)
+	if err != nil {
+		return 0, "", err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(resp.Body)
+	return resp.StatusCode, string(body), err
+}
+
+// TestRollingRestart is F32 on one machine: the server is stopped and started
+// again, three times, while clients run turns with tools. No turn fails, each
+// client gets all of its turns, a model call under way finishes, and a server that stops says so: readyz is 503, and
+// streams end with UNAVAILABLE and how to continue.
+func TestRollingRestart(t *testing.T) { //nolint:tparallel // overBoth runs them side by side
+	t.Parallel()
+	overBoth(t, rollingRestart)
+}
+
+func rollingRestart(t *testing.T, c *carrier) {
+	env, f := killable(t)
+	env["AGENTD_ADDR"] = heldaddr.New(t)
+	env["AGENTD_SHUTDOWN_GRACE"] = "1m"
+	for name, script := range map[string]string{"rolling": rollingTurn, "under-way": rollingCall} {
+		if err := os.WriteFile(filepath.Join(env["AGENTD_SCRIPTS"], name+".yaml"), []byte(script), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := c.binary(t, env)
+	l := newLoad(t)
+	l.start(s.url)
+	f.open(s, agent("scripted/work", "a", "b", "c", "d")) // waits for its client all the time
+	f.until(func(m *agentdv1.RunResponse) bool { return m.GetToolCall() != nil })
+	for range rollingRestarts {
+		for range 2 * rollingSessions {
+			<-l.turn
+		}
+		r := newReady(t, s)
+		if status, text, err := r.ask(); err != nil || status != http.StatusOK {
+			t.Fatalf("before the stop: %d %q, %v", status, text, err)
+		}
+		end := underWay(t, s.url)
+		s.signal(syscall.SIGTERM)
+		status, text, err := r.ask()
+		for err == nil && status == http.StatusOK {
+			status, text, err = r.ask()
+		}
+		if err != nil || status != http.StatusServiceUnavailable || !strings.Contains(text, "stopping") {
+			t.Errorf("while the server stops: %d %q, %v; want 503", status, text, err)
+		}
+		f.suspended() // at once: it waits for its client
+		end()
+		f.drop()
+		if code := s.wait(); code != exitOK {
+			t.Errorf("exit code %d: %s", code, s.log)
+		}
+		s = c.binary(t, env)
+		f.open(s, nil)
+	}
+	for range 2 * rollingSessions {
+		<-l.turn
+	}
+	close(l.stop)
+	l.workers.Wait()
+	if end := f.end(); !end.GetCompleted() || end.GetUsageSummary().GetLlmCalls() != 3 {
+		t.Errorf("got %v, want a completed turn of 3 model calls", end)
+	}
+	s.signal(syscall.SIGTERM)
+	if code := s.wait(); code != exitOK {
+		t.Errorf("exit code %d: %s", code, s.log)
+	}
+	l.check(env["AGENTD_DATA"])
+}
+
+// check holds the logs of the load's sessions against what the clients know.
+func (l *load) check(dir string) {
+	t := l.t
+	store, err := sqlite.Open(t.Context(), filepath.Join(dir, "agentd.db"), sqlite.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &balancer{url: "http://" + l.Addr().String()}
-	var serving sync.WaitGroup
-	t.Cleanup(func() {
-		_ = l.Close()
-		serving.Wait()
-	})
-	serving.Go(func() {
-		for {
-			in, err := l.Accept()
+	defer func() {
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	turns, resumed := 0, 0
+	for id, completed := range l.sessions {
+		log := journal{results: map[string]bool{}, ends: map[string]record.TurnEnded{}}
+		for rest := true; rest; {
+			records, err := store.Read(t.Context(), id, log.last, 500)
 			if err != nil {
-				return
+				t.Fatal(err)
 			}
-			serving.Go(func() { pass(t.Context(), in, b.next()) })
-		}
-	})
-	return b
-}
-
-// pass connects a connection to an address until either side ends.
-func pass(ctx context.Context, in net.Conn, to string) {
-	defer func() { _ = in.Close() }()
-	var d net.Dialer
-	out, err := d.DialContext(ctx, "tcp", to)
-	if err != nil {
-		return
-	}
-	defer func() { _ = out.Close() }()
-	stop := context.AfterFunc(ctx, func() { _ = in.Close() })
-	defer stop()
-	var back sync.WaitGroup
-	back.Go(func() {
-		_, _ = io.Copy(in, out)
-		_ = in.Close()
-	})
-	_, _ = io.Copy(out, in)
-	_ = out.Close()
-	back.Wait()
-}
-
-// plainTurn runs a turn as a client does that was written by the first part of the protocol, and knows nothing of
-// attaching. It returns why the turn was not completed as it should.
-func plainTurn(ctx context.Context, url string) error {
-	tr := &http.Transport{Protocols: new(http.Protocols)}
-	tr.Protocols.SetUnencryptedHTTP2(true)
-	defer tr.CloseIdleConnections()
-	run := agentdv1connect.NewAgentdClient(&http.Client{Transport: tr}, url).Run(ctx)
-	defer func() { _ = run.CloseResponse() }()
-	ex := &agentdv1.RunRequest_ExecuteRequest{Agent: agent("scripted/work", "a", "b", "c", "d"), UserPrompt: "go"}
-	for _, name := range ex.GetAgent().GetLlm().GetToolNames() {
-		ex.Tools = append(ex.Tools, &agentdv1.Tool{Name: name, Description: "a tool"})
-	}
-	err := run.Send(&agentdv1.RunRequest{Request: &agentdv1.RunRequest_Execute{Execute: ex}})
-	asked, said := map[string]int{}, ""
-	for err == nil {
-		var m *agentdv1.RunResponse
-		if m, err = run.Receive(); err != nil {
-			break
-		}
-		said += m.GetOutputChunk().GetContent()
-		switch call := m.GetToolCall(); {
-		case call != nil:
-			asked[call.GetToolName()]++
-			err = run.Send(&agentdv1.RunRequest{Request: &agentdv1.RunRequest_ToolCallResponse_{
-				ToolCallResponse: &agentdv1.RunRequest_ToolCallResponse{ToolCallId: call.GetToolCallId(),
-					Result: &agentdv1.RunRequest_ToolCallResponse_Output{Output: "result of " + call.GetToolName()}},
-			}})
-		case m.GetError() != nil:
-			return fmt.Errorf("after %q: %v", said, m.GetError())
-		case m.GetEnd() != nil:
-			_ = run.CloseRequest()
-			want := long + " result of a, result of b, result of c, result of d"
-			if n := m.GetEnd().GetUsageSummary().GetLlmCalls(); said != want || n != 3 || len(asked) != 4 {
-				return fmt.Errorf("it said %q with %d model calls and asked for %v", said, n, asked)
+			for _, rec := range records {
+				if err := log.add(rec); err != nil {
+					t.Errorf("session %s: record %d: %v", id, rec.Seq, err)
+				}
 			}
-			return nil
+			rest = len(records) == 500
+		}
+		resumed += log.resumed
+		ended := slices.Collect(maps.Values(log.ends))
+		if n := len(slices.DeleteFunc(ended, func(e record.TurnEnded) bool { return !e.Completed })); n != completed || log.open != "" {
+			t.Errorf("session %s: %d turns have completed, the client knows of %d; open: %q", id, n, completed, log.open)
+		}
+		turns += completed
+	}
+	t.Logf("%d turns completed, %d went on after a restart, %d starts were tried again; tools ran %v", turns, resumed, l.refused.Load(), l.runs)
+	if len(l.sessions) != rollingSessions || resumed == 0 {
+		t.Errorf("nothing was tested: %d sessions, %d turns that went on", len(l.sessions), resumed)
+	}
+	for tool, n := range l.runs {
+		if n < turns || n > turns+int(l.refused.Load()) {
+			t.Errorf("tool %s has run %d times in %d turns", tool, n, turns)
 		}
 	}
-	return fmt.Errorf("after %q, asked for %v: %w", said, asked, err)
 }
 
-// ourTurn runs a turn with our client.
-func ourTurn(ctx context.Context, url string) error {
-	clnt := client.New(url)
-	defer clnt.CloseIdleConnections()
-	var calls [4]atomic.Int64
-	names := []string{"a", "b", "c", "d"}
-	for i, name := range names {
-		err := client.AddTool(clnt, name, "a tool", func(context.Context, struct{}) (string, error) {
-			calls[i].Add(1)
-			return "result of " + name, nil
-		})
-		if err != nil {
+// journal is what a session's log says about its turns.
+type journal struct {
+	last    int64
+	open    string // the turn that runs
+	results map[string]bool
+	ends    map[string]record.TurnEnded // by turn
+	resumed int
+}
+
+// add takes in a record, and says what must not be.
+func (j *journal) add(rec record.Record) error {
+	if rec.Seq != j.last+1 {
+		return fmt.Errorf("follows %d", j.last)
+	}
+	j.last = rec.Seq
+	if _, over := j.ends[rec.TurnID]; over {
+		return fmt.Errorf("%s follows the end of its turn", rec.Kind)
+	}
+	switch rec.Kind {
+	case record.KindTurnStarted:
+		if j.open != "" {
+			return fmt.Errorf("turn %s starts while %s runs", rec.TurnID, j.open)
+		}
+		j.open = rec.TurnID
+	case record.KindTurnResumed:
+		j.resumed++
+	case record.KindToolResult:
+		var res record.ToolResult
+		if err := json.Unmarshal(rec.Data, &res); err != nil {
 			return err
 		}
-	}
-	got, err := clnt.Do(ctx, client.LLM("root", "scripted/work", client.Tools(names...)), "go")
-	if err != nil {
-		return err
-	}
-	want := long + " result of a, result of b, result of c, result of d"
-	if got.Text != want || got.Usage.ModelCalls != 3 {
-		return fmt.Errorf("it said %q with %d model calls", got.Text, got.Usage.ModelCalls)
-	}
-	for i, name := range names {
-		if n := calls[i].Load(); n != 1 {
-			return fmt.Errorf("the tool %s ran %d times", name, n)
+		if j.results[res.CallID] {
+			return fmt.Errorf("a second result of call %s", res.CallID)
 		}
+		j.results[res.CallID] = true
+	case record.KindTurnEnded:
+		var end record.TurnEnded
+		if err := json.Unmarshal(rec.Data, &end); err != nil {
+			return err
+		}
+		j.ends[rec.TurnID], j.open = end, ""
+		if end.Code != 0 {
+			return fmt.Errorf("turn %s has failed: %+v", rec.TurnID, end)
+		}
+	default: // says nothing about turns
 	}
 	return nil
-}
-
-// TestRollingDeploy replaces three replicas one after the other while clients run turns: no turn of any client is broken,
-// no model call is made twice, and our client runs no tool twice. A plain client that begins a turn is never refused,
-// since the balancer knows of a replica that stops before it stops.
-func TestRollingDeploy(t *testing.T) {
-	t.Parallel()
-	env, _ := killable(t)
-	delete(env, "AGENTD_DATA")
-	env["AGENTD_STORE"], env["AGENTD_SHUTDOWN_GRACE"] = pgserver.URL(t), "30s"
-	pace(t, env, "20ms", "10ms")
-	b := balance(t)
-	running := []*served{replica(t, env), replica(t, env), replica(t, env)}
-	b.set(running...)
-	load, stop := context.WithCancel(t.Context())
-	defer stop()
-	var clients sync.WaitGroup
-	var turns atomic.Int64
-	for i := range 6 {
-		turn, name := ourTurn, "our client"
-		if i%2 == 0 {
-			turn, name = plainTurn, "a plain client"
-		}
-		clients.Go(func() {
-			for load.Err() == nil {
-				if err := turn(t.Context(), b.url); err != nil {
-					t.Errorf("a turn of %s: %v", name, err)
-				}
-				turns.Add(1)
-			}
-		})
-	}
-	for i := range running {
-		old, next := running[i], replica(t, env)
-		running[i] = next
-		b.set(running...)
-		begun := time.Now()
-		old.signal(syscall.SIGTERM)
-		if code := old.wait(); code != exitOK {
-			t.Errorf("exit code %d: %s", code, old.log)
-		}
-		t.Logf("a replica stopped in %v", time.Since(begun).Round(time.Millisecond))
-	}
-	stop()
-	clients.Wait()
-	t.Logf("%d turns", turns.Load())
-	for _, r := range running {
-		r.signal(syscall.SIGTERM)
-		if code := r.wait(); code != exitOK {
-			t.Errorf("exit code %d: %s", code, r.log)
-		}
-	}
 }

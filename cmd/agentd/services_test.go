@@ -35,7 +35,14 @@ var runOnly = map[string]string{
 
 	"TestReplicas":      "about which server runs a turn, and forwards it; server has tests of both services",
 	"TestRollingDeploy": "as TestReplicas",
-	"TestStore":         "about where a daemon keeps its data, which is the same for both services",
+	"TestVersionBefore": "as TestReplicas",
+	"TestBus":           "as TestReplicas",
+
+	"TestCluster":            "about what a database says of its replicas",
+	"TestOperatePostgres":    "as TestExportAndErase",
+	"TestRotationOfReplicas": "as TestExportAndErase",
+	"TestMigrate":            "as TestStore",
+	"TestStore":              "about where a daemon keeps its data, which is the same for both services",
 
 	"TestBackupOfALoadedDaemon": "about the file of the database, which is the same for both services",
 	"TestKilledBackup":          "as TestBackupOfALoadedDaemon",
@@ -300,7 +307,7 @@ func TestScenarios(t *testing.T) {
 	}
 	both, unused := 0, maps.Clone(runOnly)
 	for name := range calls {
-		if !strings.HasPrefix(name, "Test") || !reaches(name, "binary") {
+		if !strings.HasPrefix(name, "Test") || !reaches(name, "program") {
 			continue
 		}
 		delete(unused, name)

@@ -58,6 +58,11 @@ type Config struct {
 	// called when a doubt begins, and with false when it is over. Neither may wait for the member. Nil is not called.
 	OnLost  func()
 	OnDoubt func(doubt bool)
+	// Held returns the sessions that the member owns, with their epochs, and OnTaken is called with those of them that it
+	// does not own any more, which nobody has told it: it may have been dead to others for a while. Both are called on
+	// the goroutine of the member. Nil is not called.
+	Held    func() map[string]int64
+	OnTaken func(claims map[string]int64)
 	// Logger takes deaths, doubts and joins. Nil logs nothing.
 	Logger *slog.Logger
 }
@@ -104,6 +109,7 @@ type Member struct {
 	doubt    bool      // the member owns nothing: OnLost was called
 	draining bool
 	buried   map[int64]bool // whose death was logged
+	checks   time.Time      // until when beats look for what was taken
 	tookOver int64          // how many sessions of dead members it has claimed
 }
 
@@ -389,6 +395,7 @@ func (m *Member) beat(ctx context.Context) error {
 	var batch pgx.Batch
 	var beats int64
 	var all []Replica
+	held := m.held(began)
 	batch.Queue(`UPDATE replicas SET beat = beat + 1, takeovers = $2,
 		took_over_at = CASE WHEN takeovers < $2 THEN now() ELSE took_over_at END
 		WHERE id = $1`, id, took).Exec(func(t pgconn.CommandTag) error {
@@ -403,6 +410,19 @@ func (m *Member) beat(ctx context.Context) error {
 		all, err = pgx.CollectRows(rows, scanReplica)
 		return err
 	})
+	if len(held) > 0 {
+		batch.Queue(`SELECT id, epoch FROM heads WHERE owner = $1`, id).Query(func(rows pgx.Rows) error {
+			var key string
+			var epoch int64
+			_, err := pgx.ForEachRow(rows, []any{&key, &epoch}, func() error {
+				if held[key] == epoch {
+					delete(held, key)
+				}
+				return nil
+			})
+			return err
+		})
+	}
 	if err := m.conn.SendBatch(ctx, &batch).Close(); err != nil {
 		return err
 	}
@@ -410,7 +430,27 @@ func (m *Member) beat(ctx context.Context) error {
 		return errGone
 	}
 	m.seen(all, began)
+	if len(held) > 0 {
+		m.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "others have taken sessions of this replica while it was away",
+			slog.Int("sessions", len(held)))
+		m.cfg.OnTaken(held)
+	}
 	return nil
+}
+
+// held returns what the member owns, if others may have taken some of it: it was away for so long that it may have been
+// dead to them, or was until a moment ago, since they act upon what they have seen for a third of the TTL.
+func (m *Member) held(now time.Time) map[string]int64 {
+	m.mu.Lock()
+	if now.Sub(m.good) > m.cfg.LockTTL-m.cfg.Beat {
+		m.checks = now.Add(m.cfg.TTL/3 + 2*m.cfg.Beat)
+	}
+	may := now.Before(m.checks)
+	m.mu.Unlock() // Held may take locks of its own
+	if !may || m.cfg.Held == nil || m.cfg.OnTaken == nil {
+		return nil
+	}
+	return m.cfg.Held()
 }
 
 func scanReplica(row pgx.CollectableRow) (r Replica, err error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"sync"
@@ -93,6 +94,8 @@ type member struct {
 	mu     sync.Mutex // protects the fields below
 	doubts []bool
 	lost   int
+	held   map[string]int64
+	taken  []string
 }
 
 // join makes a member. Its connection goes to an address, if it is not empty; its statements go to the database itself.
@@ -117,6 +120,13 @@ func (d *db) join(name, address string) *member {
 		},
 		OnDoubt: func(doubt bool) { m.mu.Lock(); defer m.mu.Unlock(); m.doubts = append(m.doubts, doubt) },
 		OnLost:  func() { m.mu.Lock(); defer m.mu.Unlock(); m.lost++ },
+		Held:    func() map[string]int64 { m.mu.Lock(); defer m.mu.Unlock(); return maps.Clone(m.held) },
+		OnTaken: func(claims map[string]int64) {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			m.taken = slices.AppendSeq(m.taken, maps.Keys(claims))
+			maps.DeleteFunc(m.held, func(key string, _ int64) bool { return claims[key] > 0 })
+		},
 	}
 	var err error
 	if m.Member, err = Join(d.t.Context(), cfg); err != nil {
@@ -563,6 +573,51 @@ func TestWokenUp(t *testing.T) {
 	}}
 	if err := d.store.Append(t.Context(), begins); !errors.Is(err, store.ErrFenced) {
 		t.Errorf("a turn of a dead owner begins: %v", err)
+	}
+}
+
+// TestSomeTaken: one that was away finds out what of its sessions others have taken meanwhile, and what they take right
+// after it is back. It keeps the rest.
+func TestSomeTaken(t *testing.T) {
+	t.Parallel()
+	server := pgserver.Start(t, pgserver.Options{})
+	d := newDB(t, server.URL(t))
+	wire := link.New(t, server.Addr())
+	a, b := d.join("a", wire.Addr()), d.join("b", "")
+	a.mu.Lock()
+	a.held = map[string]int64{}
+	a.mu.Unlock()
+	keys := append(d.sessions(3, "open", true), d.sessions(1, "idle", false)...)
+	for _, key := range keys {
+		epoch := a.claims(key)
+		a.mu.Lock()
+		a.held[key] = epoch
+		a.mu.Unlock()
+	}
+	has := func(want ...string) func() bool {
+		return func() bool {
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			slices.Sort(a.taken)
+			return slices.Equal(a.taken, want)
+		}
+	}
+	wire.Hold()
+	await(t, "a is dead to b", func() bool { _, ids := b.Replicas(); return slices.Contains(ids, a.ID()) })
+	b.claims(keys[0])
+	b.due(0) // gives back what is idle
+	wire.Heal()
+	await(t, "a knows what was taken", has(keys[3], keys[0]))
+	a.Member.mu.Lock()
+	a.checks = time.Now().Add(patience) // however busy the machine is
+	a.Member.mu.Unlock()
+	if _, err := d.pool.Exec(t.Context(), `UPDATE heads SET owner = $2, epoch = epoch + 1 WHERE id = $1`, keys[1], b.ID()); err != nil {
+		t.Fatal(err) // as b may do that looked before
+	}
+	await(t, "a knows what was taken late", has(keys[3], keys[0], keys[1]))
+	a.owned(keys[2], "")
+	if _, lost := a.told(); lost > 0 {
+		t.Error("a was told that it owns nothing")
 	}
 }
 

@@ -204,6 +204,13 @@ func (d *Daemon) join(db *postgres.Store) error {
 				p.LostAll()
 			}
 		},
+		Held: func() map[string]int64 {
+			if m := d.managed.Load(); m != nil {
+				return m.Held()
+			}
+			return nil
+		},
+		OnTaken: func(claims map[string]int64) { d.managed.Load().LostAt(claims) },
 	})
 	if err != nil {
 		hints.Close()

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/internal/test/link"
+	"github.com/apzuk3/agentd/internal/test/natsserver"
 	"github.com/apzuk3/agentd/internal/test/pgserver"
 	"github.com/apzuk3/agentd/session/store/postgres"
 )
@@ -66,6 +67,7 @@ func newClusterStorm(t *testing.T, seed uint64, binary string) *storm {
 type fleet struct {
 	t      *testing.T
 	pg     *pgserver.Server
+	nats   *natsserver.Server
 	url    string // of the database, by no link
 	nodes  []*node
 	shared *shared
@@ -74,6 +76,7 @@ type fleet struct {
 
 	// The fields below are owned by the goroutine that makes faults.
 	pgTrouble bool
+	noNATS    bool
 	pending   []ending
 	counts    map[string]int
 	found     []string
@@ -88,12 +91,13 @@ type ending struct {
 // node is one daemon, and the links to and from it.
 type node struct {
 	*process
-	database, others, clients *link.Link
-	state                     nodeState
-	trouble                   bool
-	over                      chan struct{} // closed when the process has ended
-	asked                     time.Time     // to end
-	back                      time.Time     // when another process is to start
+	database, others, clients, bus *link.Link
+
+	state   nodeState
+	trouble bool
+	over    chan struct{} // closed when the process has ended
+	asked   time.Time     // to end
+	back    time.Time     // when another process is to start
 }
 
 type nodeState int
@@ -114,11 +118,12 @@ var foreseen = []string{
 
 func newFleet(t *testing.T, binary, provider string, ttl time.Duration) *fleet {
 	f := &fleet{
-		t: t, pg: pgserver.Start(t, pgserver.Options{}), shared: &shared{spells: map[int][]spell{}}, counts: map[string]int{},
+		t: t, pg: pgserver.Start(t, pgserver.Options{}), nats: natsserver.Start(t, nil),
+		shared: &shared{spells: map[int][]spell{}}, counts: map[string]int{},
 	}
 	f.url = f.pg.URL(t)
 	for range replicas + 1 {
-		n := &node{database: link.New(t, f.pg.Addr())}
+		n := &node{database: link.New(t, f.pg.Addr()), bus: link.New(t, f.nats.Addr())}
 		at, err := url.Parse(f.url)
 		if err != nil {
 			t.Fatal(err)
@@ -126,6 +131,7 @@ func newFleet(t *testing.T, binary, provider string, ttl time.Duration) *fleet {
 		at.Host = n.database.Addr()
 		n.process = newDaemon(t, binary, provider, "AGENTD_STORE="+at.String(),
 			"AGENTD_REPLICA_SECRET=a secret of replicas, of a test alone", "AGENTD_REPLICA_TTL="+ttl.String(),
+			"AGENTD_BUS=nats://"+n.bus.Addr(),
 			// So large that nothing is refused: what is reserved and spent is counted all the same.
 			"AGENTD_TENANT_DAY_BUDGET=tokens=1000000000000")
 		n.env = slices.DeleteFunc(n.env, func(v string) bool { return strings.HasPrefix(v, "AGENTD_DATA=") })
@@ -239,8 +245,10 @@ func (f *fleet) strike(ctx context.Context, rng *rand.Rand) {
 	switch n := rng.IntN(100); {
 	case n < 30:
 		what = f.strikeNode(rng, victim)
-	case n < 86:
+	case n < 80:
 		what = f.strikeLink(rng, victim)
+	case n < 87:
+		what = f.strikeNATS(rng)
 	default:
 		what = f.strikeDatabase(ctx, rng)
 	}
@@ -299,8 +307,8 @@ func (f *fleet) strikeLink(rng *rand.Rand, n *node) string {
 	if n.trouble || n.state == nodeDown {
 		return ""
 	}
-	k := rng.IntN(3)
-	l, name := []*link.Link{n.database, n.others, n.clients}[k], []string{"database", "replicas", "clients"}[k]
+	k := rng.IntN(4)
+	l, name := []*link.Link{n.database, n.others, n.clients, n.bus}[k], []string{"database", "replicas", "clients", "bus"}[k]
 	ended := func() {}
 	if k == 0 {
 		ended = f.shared.began(n.epoch)
@@ -328,6 +336,20 @@ func (f *fleet) strikeLink(rng *rand.Rand, n *node) string {
 		n.trouble = false
 	})
 	return "link to " + name + " " + how
+}
+
+// strikeNATS kills NATS for a while.
+func (f *fleet) strikeNATS(rng *rand.Rand) string {
+	if f.noNATS {
+		return ""
+	}
+	f.nats.Kill()
+	f.noNATS = true
+	f.later(rng, longest(), func() {
+		f.nats.Restart()
+		f.noNATS = false
+	})
+	return "NATS killed"
 }
 
 // strikeDatabase ends PostgreSQL, or stops it for a while.

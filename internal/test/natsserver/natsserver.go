@@ -34,6 +34,9 @@ func Start(t testing.TB, set func(*server.Options)) *Server {
 	return s
 }
 
+// Addr is where the server listens, HOST:PORT.
+func (s *Server) Addr() string { return fmt.Sprintf("127.0.0.1:%d", s.opts.Port) }
+
 // URL is where the server is.
 func (s *Server) URL() string { return fmt.Sprintf("nats://127.0.0.1:%d", s.opts.Port) }
 

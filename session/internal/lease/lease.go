@@ -38,6 +38,13 @@ func (l *Lease) Epoch() int64 {
 	return l.epoch
 }
 
+// Held returns the epoch of the claim; held is false if there is none.
+func (l *Lease) Held() (epoch int64, held bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.epoch, l.held
+}
+
 // DueIn says when the session is to be offered to others after it is let go; Never is not at all.
 func (l *Lease) DueIn(wait time.Duration) {
 	l.mu.Lock()

@@ -3,8 +3,10 @@ package postgres
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -91,12 +93,41 @@ func (s *Store) queueAppend(ctx context.Context, b *store.Batch) (*op, error) {
 	if b.Create != nil && b.Epoch > 0 {
 		o.owner = s.owner()
 	}
-	if b.Create == nil && b.Key == nil && len(b.Shared) == 0 && len(b.Rewrites) == 0 {
+	if grouped(b) {
 		if before, after, err := turns(b.Records); err == nil { // else the log says which error it is
-			o.plain, o.args = appendText(b), appendArgs(b, usage, before, after)
+			if err := o.prepare(before, after); err != nil {
+				return nil, err
+			}
 		}
 	}
 	return o, s.writerOf(b.SessionID).enqueue(o)
+}
+
+// grouped reports whether a batch goes in a group. One that has spent something goes alone if it creates a session or
+// writes a key: the place of a statement in a group is that of one row that it locks, see lockOrder.
+func grouped(b *store.Batch) bool {
+	if len(b.Shared) > 0 || len(b.Rewrites) > 0 || b.Create != nil && b.Create.MaxOfTenant < 0 {
+		return false
+	}
+	return !spends(b) || b.Create == nil && b.Key == nil
+}
+
+// prepare makes the statement that writes the batch in a group; see turns for before and after.
+func (o *op) prepare(before, after *string) error {
+	b := o.batch
+	if b.Create == nil {
+		o.plain, o.args = appendText(b, b.Key != nil), appendArgs(b, o.usage, before, after)
+	} else {
+		args, err := createArgs(b, o.usage, o.owner, before, after)
+		if err != nil {
+			return err
+		}
+		o.plain, o.args = createTexts[boolInt(b.Key != nil)], args
+	}
+	if b.Key != nil {
+		o.args = append(o.args, b.Key.Scope, b.Key.Name, b.Key.Content, b.Key.SessionID, b.Key.ID)
+	}
+	return nil
 }
 
 // appendError says which append has failed; err may be nil.
@@ -116,6 +147,15 @@ func checkTexts(b *store.Batch) error {
 	for i := range b.Rows {
 		r := &b.Rows[i]
 		texts = append(texts, r.ID, r.TurnID, r.Status)
+	}
+	if n := b.Create; n != nil {
+		texts = append(texts, n.Creator, n.ClientRef, n.Metadata, n.Agent)
+		for key, value := range n.Labels {
+			texts = append(texts, key, value)
+		}
+	}
+	if k := b.Key; k != nil {
+		texts = append(texts, k.Scope, k.Name, k.Content, k.ID)
 	}
 	for _, text := range texts {
 		if !utf8.ValidString(text) || strings.IndexByte(text, 0) >= 0 {
@@ -148,13 +188,14 @@ const insertRecords = `INSERT INTO records (session_id, seq, epoch, turn_id, kin
 	SELECT h.id, $2::bigint + u.n, $9::bigint, u.turn_id, u.kind, u.time, u.data FROM h,
 	unnest($12::text[], $13::text[], $14::bigint[], $15::bytea[]) WITH ORDINALITY AS u(turn_id, kind, time, data, n)`
 
-// appendHead is the statement of an append without rows and spending: the other parts follow.
+// appendHead is the statement of an append without rows, spending and key: the other parts follow. It has %s for a
+// further condition.
 const appendHead = `WITH h AS (
 	UPDATE heads SET last_seq = $3::bigint, open_turn = coalesce($11::text, open_turn), updated_at = $4::bigint,
 		usage = $5::text, last_turn = $6::text, last_status = $7::text,
 		attempts = CASE $8::bigint WHEN 0 THEN attempts ELSE $8::bigint END, waits = false, epoch = $9::bigint
 	WHERE id = $1::text AND last_seq = $2::bigint AND epoch <= $9::bigint
-		AND ($10::text IS NULL OR open_turn = $10::text)
+		AND ($10::text IS NULL OR open_turn = $10::text)%s
 	RETURNING id
 ), r AS (` + insertRecords + `)`
 
@@ -177,36 +218,107 @@ const spentConflict = ` ON CONFLICT (tenant, day) DO UPDATE
 	SET tokens = least(spent.tokens + excluded.tokens, 1::bigint << 53),
 		cost = least(spent.cost + excluded.cost, 1::bigint << 53)`
 
-// appendTexts are the statements of an append by whether it has rows and has spent something.
-var appendTexts = func() (texts [2][2]string) {
+// keyFree and insertKey have %d for the number of the first argument of the key. A key that another transaction writes
+// meanwhile fails the statement.
+const (
+	keyFree   = ` AND NOT EXISTS (SELECT FROM keys WHERE scope = $%d::text AND name = $%d::text)`
+	insertKey = `, k AS (INSERT INTO keys (scope, name, content, session_id, id)
+		SELECT $%d::text, $%d::text, $%d::text, $%d::text, $%d::text FROM h)`
+)
+
+// appendTexts are the statements of an append by whether it has rows, has spent something, and writes a key.
+var appendTexts = func() (texts [2][2][2]string) {
 	for rows := range 2 {
 		for spent := range 2 {
-			text, n := appendHead, 16
-			if rows == 1 {
-				text, n = text+appendRows, 23
+			for key := range 2 {
+				rest, n, free := "", 16, ""
+				if rows == 1 {
+					rest, n = appendRows, 23
+				}
+				if spent == 1 {
+					rest, n = rest+fmt.Sprintf(appendSpent, n, n+1, n+2, n+3), n+4
+				}
+				if key == 1 {
+					free = fmt.Sprintf(keyFree, n, n+1)
+					rest += fmt.Sprintf(insertKey, n, n+1, n+2, n+3, n+4)
+				}
+				texts[rows][spent][key] = fmt.Sprintf(appendHead, free) + rest + ` SELECT count(*) FROM h`
 			}
-			if spent == 1 {
-				text += fmt.Sprintf(appendSpent, n, n+1, n+2, n+3)
-			}
-			texts[rows][spent] = text + ` SELECT count(*) FROM h`
 		}
 	}
 	return texts
 }()
 
-// appendText returns the statement that writes a batch without Create, Key, Shared and Rewrites, if the log is as the
-// batch says. It returns how many sessions it has written to.
-func appendText(b *store.Batch) string {
-	return appendTexts[boolInt(len(b.Rows) > 0)][boolInt(spends(b))]
+// appendText returns the statement that writes a batch without Create, Shared and Rewrites, if the log is as the batch
+// says, and its key with it or not. It returns how many sessions it has written to.
+func appendText(b *store.Batch, key bool) string {
+	return appendTexts[boolInt(len(b.Rows) > 0)][boolInt(spends(b))][boolInt(key)]
 }
 
-func appendArgs(b *store.Batch, usage string, before, after *string) []any {
+// createHead is the statement that creates a session with its first records, rows and labels, in this order: the count
+// of the tenant, the session, the rest. It writes nothing if the session exists, if the tenant has as many as it may,
+// or if %s says so; and fails if another transaction creates the session meanwhile.
+const createHead = `WITH n AS (
+	SELECT $1::text AS id, CASE strpos($1::text, '/') WHEN 0 THEN '' ELSE split_part($1::text, '/', 1) END AS tenant
+	WHERE NOT EXISTS (SELECT FROM heads WHERE id = $1::text) AND ($10::text IS NULL OR $10::text = '')%s
+), c AS (
+	INSERT INTO session_counts (tenant, sessions) SELECT n.tenant, 1 FROM n WHERE n.tenant <> ''
+	ON CONFLICT (tenant) DO UPDATE SET sessions = session_counts.sessions + 1
+		WHERE $31::bigint = 0 OR session_counts.sessions < $31::bigint
+	RETURNING tenant
+), h AS (
+	INSERT INTO heads (id, created_at, last_seq, open_turn, updated_at, attempts, epoch, usage, last_turn, last_status,
+		owner)
+	SELECT n.id, $23::bigint, $3::bigint, coalesce($11::text, ''), $4::bigint, $8::bigint, $9::bigint, $5::text,
+		$6::text, $7::text, nullif($30::bigint, 0)
+	FROM n WHERE n.tenant = '' OR EXISTS (SELECT FROM c) RETURNING id
+), s AS (
+	INSERT INTO sessions (id, created_at, creator, client_ref, budget, drop_payloads, metadata, agent)
+	SELECT h.id, $23::bigint, $24::text, $25::text, $26::text, $27::boolean, $28::text, $29::text FROM h
+), l AS (
+	INSERT INTO labels (session_id, key, value, created_at)
+	SELECT h.id, u.key, u.value, $23::bigint FROM h, unnest($32::text[], $33::text[]) AS u(key, value)
+), r AS (` + insertRecords + `)` + appendRows
+
+// createTexts are the statements of an append that creates its session, by whether it writes a key.
+var createTexts = [2]string{
+	fmt.Sprintf(createHead, "") + ` SELECT count(*) FROM h`,
+	fmt.Sprintf(createHead, fmt.Sprintf(keyFree, 34, 35)) + fmt.Sprintf(insertKey, 34, 35, 36, 37, 38) +
+		` SELECT count(*) FROM h`,
+}
+
+// createArgs are the arguments of createTexts but for those of the key.
+func createArgs(b *store.Batch, usage string, owner int64, before, after *string) ([]any, error) {
+	n := b.Create
+	budget, err := json.Marshal(n.Budget)
+	if err != nil {
+		return nil, err
+	}
+	args := headArgs(b, usage, before, after)
+	args = append(args, rowArgs(b.Rows)...)
+	keys := slices.Sorted(maps.Keys(n.Labels))
+	keys = slices.DeleteFunc(keys, func(key string) bool { return n.Labels[key] == "" })
+	values := make([]string, len(keys))
+	for i, key := range keys {
+		values[i] = n.Labels[key]
+	}
+	return append(args, n.CreatedAt.UnixMicro(), n.Creator, n.ClientRef, string(budget), n.DropToolPayloads, n.Metadata,
+		n.Agent, owner, n.MaxOfTenant, keys, values), nil
+}
+
+// headArgs are the arguments that all statements begin with.
+func headArgs(b *store.Batch, usage string, before, after *string) []any {
 	last := &b.Records[len(b.Records)-1]
 	args := []any{
 		b.SessionID, b.After, last.Seq, last.Time.UnixMicro(), usage, b.LastTurn, b.LastStatus, b.Attempts, b.Epoch,
 		before, after,
 	}
-	args = append(args, recordArgs(b.Records)...)
+	return append(args, recordArgs(b.Records)...)
+}
+
+// appendArgs are the arguments of appendTexts but for those of the key.
+func appendArgs(b *store.Batch, usage string, before, after *string) []any {
+	args := headArgs(b, usage, before, after)
 	if len(b.Rows) > 0 {
 		args = append(args, rowArgs(b.Rows)...)
 	}
@@ -299,7 +411,7 @@ func (t *tx) append(b *store.Batch, usage string) error {
 		return err
 	}
 	n := 0
-	err = t.QueryRow(t.ctx, appendText(b), appendArgs(b, usage, &s.turn, &turn)...).Scan(&n)
+	err = t.QueryRow(t.ctx, appendText(b, false), appendArgs(b, usage, &s.turn, &turn)...).Scan(&n)
 	switch {
 	case err != nil:
 		return err

@@ -21,6 +21,7 @@ const (
 	damagedIndex     = "XX002"
 	deadlock         = "40P01"
 	notSerializable  = "40001"
+	notUnique        = "23505" // another transaction has made a row meanwhile
 	noSuchStatement  = "26000" // a pooler gave the transaction another connection
 	warningCode      = "01000"
 	noSuchStatements = "a pooler without prepared statements? see default_query_exec_mode in docs/postgres.md"
@@ -51,7 +52,7 @@ func severity(e *pgconn.PgError) string {
 // passes reports whether the same transaction may succeed at once.
 func passes(err error) bool {
 	code := codeOf(err)
-	return code == deadlock || code == notSerializable
+	return code == deadlock || code == notSerializable || code == notUnique
 }
 
 // named gives an error of the server the name that package store has for it. The error of a context that has ended is

@@ -8,8 +8,10 @@
 // appends or 4 MiB, sends it in one round trip and commits it as one transaction. An append is one statement that
 // compares the end of the log and the epoch where it writes. One that the statement refuses is looked at again in a
 // transaction of its own, which finds the reason, or that it is a repeat. If a transaction fails and is undone, its
-// appends are tried one by one. Appends that create a session or write a key, shared values or rewrites go alone:
-// they lock rows that other sessions lock. The queues are bounded; a caller that finds its queue full waits.
+// appends are tried one by one. Appends that write shared values or rewrites go alone, and so do those that have spent
+// something and create a session or write a key. Others that create a session or write a key go in groups: the
+// statements of a group lock what sessions have in common (the counts of tenants, keys, and what tenants have spent) in
+// one order for all, at the end of the group. The queues are bounded; a caller that finds its queue full waits.
 //
 // All other writes run on the connections that read, each in a transaction of its own that locks the row of the session
 // first. A transaction that PostgreSQL ends because of a deadlock is tried again, three times at most.

@@ -292,13 +292,14 @@ func (t *tx) delete(id string, lastSeq int64) error {
 		return err
 	}
 	b := &pgx.Batch{}
-	for _, table := range []string{"records", "entries", "labels", "keys"} {
+	for _, table := range []string{"records", "entries", "labels"} {
 		b.Queue(`DELETE FROM `+table+` WHERE session_id = $1`, id)
 	}
 	b.Queue(`UPDATE session_counts SET sessions = sessions - 1
 		WHERE tenant = (SELECT tenant FROM sessions WHERE id = $1)`, id)
 	b.Queue(`DELETE FROM session_counts
 		WHERE sessions <= 0 AND tenant = (SELECT tenant FROM sessions WHERE id = $1)`, id)
+	b.Queue(`DELETE FROM keys WHERE session_id = $1`, id) // behind the count, see lockOrder
 	b.Queue(`DELETE FROM sessions WHERE id = $1`, id)
 	b.Queue(`DELETE FROM heads WHERE id = $1`, id)
 	return t.all(b)

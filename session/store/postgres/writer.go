@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -98,22 +99,34 @@ func (w *writer) run() {
 }
 
 // collect returns the appends of the next transaction: first, and those that wait behind it, up to one that goes
-// alone or is the second of its session.
+// alone or is the second of its session or with its key.
 func (w *writer) collect(first *op) []*op {
 	group := []*op{first}
-	sessions := map[string]bool{first.batch.SessionID: true}
+	type key struct{ scope, name string } // of a session: its id, and no name
+	seen := make(map[key]bool)
+	again := func(b *store.Batch) bool {
+		session := key{scope: b.SessionID}
+		if seen[session] || b.Key != nil && seen[key{b.Key.Scope, b.Key.Name}] {
+			return true
+		}
+		seen[session] = true
+		if b.Key != nil {
+			seen[key{b.Key.Scope, b.Key.Name}] = true
+		}
+		return false
+	}
+	again(first.batch)
 	for bytes := first.size; first.plain != "" && len(group) < groupLen && bytes < groupBytes; {
 		select {
 		case o, ok := <-w.queue:
 			switch {
 			case !ok:
 				return group
-			case o.plain == "" || sessions[o.batch.SessionID]:
+			case o.plain == "" || again(o.batch):
 				w.next = o
 				return group
 			}
 			group, bytes = append(group, o), bytes+o.size
-			sessions[o.batch.SessionID] = true
 		default:
 			return group
 		}
@@ -154,10 +167,7 @@ func (w *writer) write(group []*op) {
 func (w *writer) together(group []*op) error {
 	return w.with(func(ctx context.Context, conn *pgx.Conn) error {
 		forgetWarning(conn)
-		// Transactions lock the rows of what tenants have spent in one order.
-		order := slices.SortedStableFunc(slices.Values(group), func(a, b *op) int {
-			return spendOrder(a.batch, b.batch)
-		})
+		order := slices.SortedStableFunc(slices.Values(group), lockOrder)
 		batch := &pgx.Batch{}
 		for _, o := range order {
 			batch.Queue(o.plain, o.args...)
@@ -178,12 +188,43 @@ func (w *writer) together(group []*op) error {
 	})
 }
 
-// spendOrder puts batches that have spent nothing first, the others by the rows that they lock.
-func spendOrder(a, b *store.Batch) int {
-	if c := cmp.Compare(boolInt(spends(a)), boolInt(spends(b))); c != 0 || !spends(a) {
-		return c
+// lockOrder is the order in which all transactions lock what sessions have in common, so that they do not wait for each
+// other in a circle, and as late as they can: the count of a tenant with the keys under which its sessions are created,
+// the other keys, what tenants have spent.
+func lockOrder(a, b *op) int {
+	class := func(b *store.Batch) int {
+		switch {
+		case spends(b):
+			return 3
+		case b.Create != nil:
+			return 1
+		default:
+			return 2 * boolInt(b.Key != nil)
+		}
 	}
-	return cmp.Or(cmp.Compare(a.Payer, b.Payer), cmp.Compare(a.PaidOn, b.PaidOn))
+	x, y := a.batch, b.batch
+	c := cmp.Compare(class(x), class(y))
+	switch {
+	case c != 0:
+		return c
+	case spends(x):
+		return cmp.Or(cmp.Compare(x.Payer, y.Payer), cmp.Compare(x.PaidOn, y.PaidOn))
+	case x.Create != nil:
+		c = cmp.Compare(counted(x), counted(y))
+	}
+	if x.Key != nil && y.Key != nil {
+		c = cmp.Or(c, cmp.Compare(x.Key.Scope, y.Key.Scope), cmp.Compare(x.Key.Name, y.Key.Name))
+	}
+	return cmp.Or(c, cmp.Compare(boolInt(x.Key != nil), boolInt(y.Key != nil)), cmp.Compare(x.SessionID, y.SessionID))
+}
+
+// counted is the name under which the sessions of a tenant are counted, "" for none.
+func counted(b *store.Batch) string {
+	name, _, found := strings.Cut(b.SessionID, "/")
+	if !found {
+		return ""
+	}
+	return name
 }
 
 func boolInt(b bool) int {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
+	"github.com/apzuk3/agentd/session/store/storetest"
 )
 
 const benchData = 1024 // bytes a record
@@ -57,6 +58,13 @@ func BenchmarkAppend(b *testing.B) {
 			b.ReportMetric(each/float64(bulk), "bulk/op")
 		})
 	}
+}
+
+// BenchmarkStore measures what that of package postgres does.
+func BenchmarkStore(b *testing.B) {
+	s := open(b, b.TempDir())
+	defer mustClose(b, s)
+	storetest.Harness{}.Benchmark(b, s)
 }
 
 // bulkAppend returns the mean time of a record of 1 KiB of which one append has 500.
