@@ -102,8 +102,8 @@ func (m *Manager) setLabels(ctx context.Context, s *live.Session, labels map[str
 	return nil
 }
 
-// startOnFork is start on a fork of the session. What it refuses leaves no fork. If the server dies before the turn
-// has started, a repeat of the request finds the fork by its key.
+// startOnFork is start on a fork of the session. What it refuses leaves no fork. If the server dies before the turn has
+// started, a repeat of the request finds the fork by its key.
 func (m *Manager) startOnFork(ctx context.Context, req Request) (*Turn, error) {
 	fork, err := m.ForkSession(ctx, ForkRequest{
 		SessionID: req.SessionID, Names: Names{Labels: req.Labels}, Once: req.Once, scope: scopeTurnOn,
