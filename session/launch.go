@@ -19,6 +19,7 @@ func (m *Manager) launch(ctx context.Context, ref *sessionRef, d *live.Driver) {
 	d.Begin(stop)
 	ref.Value.Lease.DueIn(Never)
 	payer := tenant.Of(ref.Value.Key())
+	m.runs(payer)
 	lock.Do(&m.mu, func() {
 		m.running[d] = struct{}{}
 		m.runningOf[payer]++
@@ -45,6 +46,7 @@ func (m *Manager) carry(ctx context.Context, ref *sessionRef, d *live.Driver) {
 				delete(m.runningOf, payer)
 			}
 		})
+		m.ran(payer)
 		m.signalRoom()
 		if next != nil {
 			m.launchNext(ctx, ref, next)
