@@ -38,6 +38,8 @@ var runOnly = map[string]string{
 	"TestVersionBefore": "as TestReplicas",
 	"TestBus":           "as TestReplicas",
 
+	"TestClusterFigures": "as TestReplicas",
+
 	"TestCluster":            "about what a database says of its replicas",
 	"TestOperatePostgres":    "as TestExportAndErase",
 	"TestRotationOfReplicas": "as TestExportAndErase",
