@@ -15,6 +15,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/internal/ledger"
+	"github.com/apzuk3/agentd/internal/share"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/index"
 	"github.com/apzuk3/agentd/session/principal"
@@ -151,6 +152,10 @@ type Config struct {
 	// tenant may make, twice as many at once. Callers without a tenant have no bound of their own. Defaults half of
 	// MaxStreams, and 500.
 	MaxTenantStreams, TenantRequestsPerSecond int
+	// Streams and Requests count those of tenants for all servers over one store, whose bounds these are then. nil:
+	// for this server.
+	Streams  *share.Places
+	Requests *share.Pace
 	// MaxMessageBytes is the size of the largest request message. Default 4 MiB.
 	MaxMessageBytes int
 	// MaxReplyBytes is about how much memory large replies may take at the same time.

@@ -5,6 +5,8 @@ import (
 	"crypto/rand"
 	"errors"
 	"io"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -31,6 +33,9 @@ const (
 type farRun struct {
 	st   *stream
 	feed *roamer
+
+	// sending orders what is sent to the owner. It is held while the owner does not read, and taken before mu.
+	sending sync.Mutex
 
 	mu sync.Mutex // protects the fields below
 	// first is with what the stream is opened.
@@ -127,36 +132,47 @@ func (f *farRun) open(ctx context.Context, address string) (feed, func(), error)
 	return from, func() {
 		cancel()               // also of a send that waits
 		_ = out.CloseRequest() // net/http does not look at the context while it waits for more of the request
-		f.mu.Lock()
-		f.out = nil
-		f.mu.Unlock() // what is received meanwhile takes it, and leave waits for that
+		f.set(nil)             // what is received meanwhile takes the lock, and leave waits for that
 		leave()
 	}, nil
 }
 
 // resume begins a stream, and sends what may not have arrived. It reports false if the stream cannot be begun.
 func (f *farRun) resume(out *connect.BidiStreamForClient[agentdv1.RunRequest, agentdv1.RunResponse]) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if out.Send(f.first) != nil {
+	f.sending.Lock()
+	defer f.sending.Unlock()
+	first, rest, closed := f.waiting()
+	if out.Send(first) != nil {
 		return false
 	}
-	f.out = out
-	for _, msg := range f.unanswered {
+	f.set(out)
+	for _, msg := range rest {
 		if out.Send(msg) != nil {
 			return true // the stream has ended, and its feed says so
 		}
 	}
-	for len(f.unsent) > 0 {
-		if out.Send(f.unsent[0]) != nil {
-			return true
-		}
-		f.unsent = f.unsent[1:]
-	}
-	if f.closed {
+	f.mu.Lock()
+	f.unsent = nil
+	f.mu.Unlock() // nothing fails between
+	if closed {
 		_ = out.CloseRequest()
 	}
 	return true
+}
+
+// waiting returns with what a stream is begun, what may not have arrived, and whether nothing more comes.
+func (f *farRun) waiting() (first *agentdv1.RunRequest, rest []*agentdv1.RunRequest, closed bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	rest = slices.AppendSeq(rest, maps.Values(f.unanswered))
+	return f.first, append(rest, f.unsent...), f.closed
+}
+
+// set sets the stream to the owner, nil for none.
+func (f *farRun) set(out *connect.BidiStreamForClient[agentdv1.RunRequest, agentdv1.RunResponse]) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.out = out
 }
 
 // again opens the stream behind the last event, at the owner that there is now.
@@ -262,8 +278,15 @@ func eventSession(msg *agentdv1.RunResponse) string {
 	return m.Get(member).Message().Get(field).String()
 }
 
-// reply passes on what the owner replies to a message of the client.
-func (f *farRun) reply(msg *agentdv1.RunResponse) { f.st.enqueueReply(msg) }
+// reply passes on what the owner replies to a message of the client. A result that it refuses waits no more.
+func (f *farRun) reply(msg *agentdv1.RunResponse) {
+	if id := msg.GetError().GetToolCallId(); id != "" {
+		f.mu.Lock()
+		delete(f.unanswered, id)
+		f.mu.Unlock() // nothing fails between
+	}
+	f.st.enqueueReply(msg)
+}
 
 // answered reports whether an event asks for a call whose result the client has sent.
 func (f *farRun) answered(msg *agentdv1.RunResponse) bool {
@@ -274,21 +297,15 @@ func (f *farRun) answered(msg *agentdv1.RunResponse) bool {
 
 // take passes on a message of the client, at once or when there is an owner. The receiver calls it.
 func (f *farRun) take(msg *agentdv1.RunRequest) *fault.Error {
+	f.sending.Lock()
+	defer f.sending.Unlock()
+	out, e := f.keep(msg)
+	if e != nil || out != nil && out.Send(msg) == nil || msg.GetToolCallResponse() != nil {
+		return e // a result is sent again if need be
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.away = true
-	if result := msg.GetToolCallResponse(); result != nil {
-		if len(f.unanswered) >= maxUnanswered {
-			return fault.Errorf(codeLimit, "%d results wait to be taken, the limit", maxUnanswered)
-		}
-		f.unanswered[result.GetToolCallId()] = msg
-		if f.out != nil {
-			_ = f.out.Send(msg) // it is sent again
-		}
-		return nil
-	}
 	switch {
-	case f.out != nil && f.out.Send(msg) == nil:
 	case len(f.unsent) < maxUnsent:
 		f.unsent = append(f.unsent, msg)
 	case msg.GetHeartbeat() == nil: // of those one will do
@@ -297,10 +314,28 @@ func (f *farRun) take(msg *agentdv1.RunRequest) *fault.Error {
 	return nil
 }
 
+// keep returns the stream to the owner, nil for none, and keeps a result until the owner has said that it is taken.
+func (f *farRun) keep(
+	msg *agentdv1.RunRequest,
+) (out *connect.BidiStreamForClient[agentdv1.RunRequest, agentdv1.RunResponse], e *fault.Error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.away = true
+	if result := msg.GetToolCallResponse(); result != nil {
+		if len(f.unanswered) >= maxUnanswered {
+			return nil, fault.Errorf(codeLimit, "%d results wait to be taken, the limit", maxUnanswered)
+		}
+		f.unanswered[result.GetToolCallId()] = msg
+	}
+	return f.out, nil
+}
+
 // halfClose says to the owner that the client sends nothing more, now or when there is an owner. It reports false if
 // this server has the turn.
 func (f *farRun) halfClose() bool {
 	away := f.isAway()
+	f.sending.Lock()
+	defer f.sending.Unlock()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.closed = true

@@ -73,7 +73,7 @@ func (s *Server) authenticate(refuse refuser, w http.ResponseWriter, r *http.Req
 	if forwarded { // the first server has bounded the caller, and judges its credential again
 		return r.WithContext(principal.With(context.WithValue(r.Context(), forwardedKey{}, true), p))
 	}
-	if e := s.tenants.request(p.Tenant, s.now().TenantRequestsPerSecond); e != nil {
+	if e := s.request(r.Context(), p.Tenant); e != nil {
 		s.limited(e)
 		refuse(w, r, e)
 		return nil

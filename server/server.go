@@ -160,14 +160,15 @@ func (s *Server) Streams() int {
 
 // enter counts a stream, including one that it refuses. The caller calls leave, once.
 func (s *Server) enter(ctx context.Context) (leave func(), refused *fault.Error) {
-	tenant := principal.Of(ctx).Tenant
-	byTenant := s.tenants.enter(tenant, s.now().MaxTenantStreams)
-	refused = s.count()
-	if refused == nil {
-		refused = byTenant
+	leaveTenant := func() {}
+	if tenant := principal.Of(ctx).Tenant; tenant != "" && !isForwarded(ctx) { // the client's server counts it
+		leaveTenant, refused = s.enterTenant(ctx, tenant)
+	}
+	if full := s.count(); full != nil {
+		refused = full
 	}
 	return func() {
-		s.tenants.leave(tenant)
+		leaveTenant()
 		s.uncount()
 	}, refused
 }

@@ -180,10 +180,9 @@ func (st *stream) open(ctx context.Context) *fault.Error {
 // several. A server that stops begins none itself, and has another one do it.
 func (st *stream) beginAnywhere(ctx context.Context, first *agentdv1.RunRequest, e *fault.Error) *fault.Error {
 	address := ""
-	switch {
-	case e == nil:
+	if e == nil {
 		st.roam(ctx, first)
-	default:
+	} else {
 		address = st.srv.elsewhere(e)
 	}
 	if address == "" {

@@ -32,6 +32,9 @@ type Config struct {
 	// Slices divide the budgets of tenants among those servers; required with Owners if tenants have budgets. nil: what
 	// this server reserves, the others do not know.
 	Slices share.Budgets
+	// Places, with Owners, are those of turns of tenants: Limits.MaxTenantTurns is then the bound of all those
+	// servers together. The caller has them tended. nil: it is that of this server.
+	Places *share.Places
 	// Bus carries hints between those servers. nil: none, and what waits for other servers looks twice a second. The
 	// manager does not close it.
 	Bus hints

@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -113,7 +114,8 @@ func (m *Manager) startOnFork(ctx context.Context, req Request) (*Turn, error) {
 	}
 	req.SessionID, req.Create, req.Fork, req.Labels = fork.ID, false, false, nil
 	t, err := m.start(ctx, req)
-	if err != nil && fault.As(err).Code != fault.Unavailable { // then the turn may have started
+	// Upon UNAVAILABLE for another reason the turn may have started.
+	if err != nil && (fault.As(err).Code != fault.Unavailable || errors.Is(err, errNoRoom)) {
 		if failed := m.DeleteSession(context.WithoutCancel(ctx), fork.ID); failed != nil {
 			m.log.LogAttrs(ctx, slog.LevelWarn, "the fork for a turn that was refused is left over",
 				slog.String("session", fork.ID), slog.String("error", failed.Error()))

@@ -19,6 +19,7 @@ func (m *Manager) launch(ctx context.Context, ref *sessionRef, d *live.Driver) {
 	d.Begin(stop)
 	ref.Value.Lease.DueIn(Never)
 	payer := tenant.Of(ref.Value.Key())
+	m.runs(payer)
 	lock.Do(&m.mu, func() {
 		m.running[d] = struct{}{}
 		m.runningOf[payer]++
@@ -45,6 +46,7 @@ func (m *Manager) carry(ctx context.Context, ref *sessionRef, d *live.Driver) {
 				delete(m.runningOf, payer)
 			}
 		})
+		m.ran(payer)
 		m.signalRoom()
 		if next != nil {
 			m.launchNext(ctx, ref, next)
@@ -117,9 +119,9 @@ func (m *Manager) finish(ctx context.Context, s *live.Session, d *live.Driver, e
 	}
 	d.StopRunning(fault.As(unwritten))
 	m.clientsLost(s)
-	level := slog.LevelError
-	if errors.Is(unwritten, halt.ErrResumedLater) { // the store is away
-		level = slog.LevelWarn
+	level := slog.LevelWarn // the store is away
+	if fault.As(unwritten).Code == fault.Internal {
+		level = slog.LevelError
 	}
 	m.log.LogAttrs(ctx, level, "the end of a turn is not written", slog.String("session", s.ID()),
 		slog.String("turn", d.Turn().ID()), slog.String("error", errors.Join(err, unwritten).Error()))

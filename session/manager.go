@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/apzuk3/agentd/internal/share"
 	"github.com/apzuk3/agentd/internal/tracecontext"
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/index"
@@ -21,6 +22,7 @@ import (
 	"github.com/apzuk3/agentd/session/internal/shared"
 	"github.com/apzuk3/agentd/session/internal/storage"
 	"github.com/apzuk3/agentd/session/internal/table"
+	"github.com/apzuk3/agentd/session/internal/tenant"
 	"github.com/apzuk3/agentd/session/limits"
 	"github.com/apzuk3/agentd/session/principal"
 	"github.com/apzuk3/agentd/session/record"
@@ -41,9 +43,10 @@ type Manager struct {
 	probation *probation.Probation[*live.Session]
 	readers   readers.Readers[*SessionWatcher]
 	sessions  *table.Table[*live.Session]
-	owners    Owners // nil: all sessions are this server's
-	front     bool   // see Config.Front
-	bus       hints  // nil: none
+	owners    Owners        // nil: all sessions are this server's
+	front     bool          // see Config.Front
+	bus       hints         // nil: none
+	places    *share.Places // of turns; nil: this server has no others
 	exclusive lock.Keyed[work]
 	follows   follows
 	endHints  func() // of serveHints
@@ -82,6 +85,7 @@ func NewManager(cfg Config) (*Manager, error) {
 		owners:     cfg.Owners,
 		front:      cfg.Front,
 		bus:        cfg.Bus,
+		places:     cfg.Places,
 		unreleased: map[string]unreleased{},
 		observed:   map[string]struct{}{},
 		running:    map[*live.Driver]struct{}{},
@@ -294,6 +298,11 @@ func (m *Manager) start(ctx context.Context, req Request) (started *Turn, err er
 	if err != nil {
 		return nil, err
 	}
+	leave, err := m.place(ctx, tenant.Of(s.Key()))
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	for range startTries {
 		t, launched, err := m.tryStart(ctx, ref, p)
 		switch {

@@ -351,6 +351,7 @@ func (m *Manager) LostAll() {
 	})
 	lock.Do(&m.mu, func() { clear(m.unreleased) })
 	m.store.Accounts.LostAll()
+	m.places.LostAll()
 	for _, s := range all {
 		s.Lose()
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/internal/halt"
 	"github.com/apzuk3/agentd/session/internal/live"
 	"github.com/apzuk3/agentd/session/internal/refusal"
 	"github.com/apzuk3/agentd/session/record"
@@ -61,6 +62,15 @@ func (m *Manager) setAttempts(ctx context.Context, s *live.Session, attempts int
 	if err == nil {
 		s.SetAttempts(attempts)
 	}
+	return fenced(s, err)
+}
+
+// fenced loses a session that the store says is another server's.
+func fenced(s *live.Session, err error) error {
+	if errors.Is(err, store.ErrFenced) {
+		s.Lose()
+		return halt.ErrMoved
+	}
 	return err
 }
 
@@ -96,7 +106,7 @@ func (m *Manager) quarantine(ctx context.Context, s *live.Session) (next *live.D
 			"session %q: its turn is quarantined, and the server died while it ended the turn; "+
 				"delete the session, or fork it before the turn", s.ID())
 	}
-	if err := m.store.SetAttempts(ctx, s.Key(), store.AttemptsClosing, false); err != nil {
+	if err := fenced(s, m.store.SetAttempts(ctx, s.Key(), store.AttemptsClosing, false)); err != nil {
 		return nil, fmt.Errorf("session %s: %w", s.ID(), err)
 	}
 	why := fault.Errorf(fault.Internal,

@@ -104,9 +104,11 @@ var helps = map[string]string{ //nolint:gosec // names of flags, and what they s
 	"serve_tenant_month_budget": "What each tenant may spend in a month of UTC, as --tenant-day-budget.",
 	"serve_max_tenant_sessions": "Sessions of one tenant, until they are deleted; 0 is no bound. " +
 		"Callers without a tenant have no bound of their own.",
-	"serve_max_tenant_streams": "Streams of one tenant at once. Callers without a tenant have no bound of their own.",
-	"serve_tenant_requests_per_second": "Requests a second that one tenant may make, twice as many at once. " +
+	"serve_max_tenant_turns": "Turns of one tenant at once, at all servers over one database.",
+	"serve_max_tenant_streams": "Streams of one tenant at once, at all servers over one database. " +
 		"Callers without a tenant have no bound of their own.",
+	"serve_tenant_requests_per_second": "Requests a second that one tenant may make at all servers over one " +
+		"database, twice as many at once. Callers without a tenant have no bound of their own.",
 	"serve_tenants": "A file that says of tenants, by their names, what they may spend, which models they may use, " +
 		"at which prices, and with which keys and addresses of providers.",
 	"serve_backends": "A file that names the servers that may run agents of a tree, each with its kind, address and " +

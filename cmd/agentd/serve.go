@@ -97,7 +97,7 @@ type serveCmd struct {
 	MaxConns                int `default:"4096" help:"Connections at once."`
 	MaxStreams              int `live:"" default:"4096" help:"Run streams at once."`
 	MaxTenantStreams        int `live:"" default:"2048" help:"${serve_max_tenant_streams}"`
-	MaxTenantTurns          int `live:"" default:"500" help:"Turns of one tenant at once."`
+	MaxTenantTurns          int `live:"" default:"500" help:"${serve_max_tenant_turns}"`
 	MaxTenantSessions       int `live:"" default:"1000000" help:"${serve_max_tenant_sessions}"`
 	TenantRequestsPerSecond int `live:"" default:"500" help:"${serve_tenant_requests_per_second}"`
 

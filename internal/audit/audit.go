@@ -21,6 +21,8 @@ const (
 	gathering = 100 * time.Millisecond
 	// writeTimeout bounds one write with its repeats.
 	writeTimeout = 30 * time.Second
+	// closeWait is how long Close waits for writes, at most: a database that hangs keeps no process.
+	closeWait = 2 * time.Second
 	// retryEvery is the wait before a write that has failed is repeated.
 	retryEvery = 500 * time.Millisecond
 	// sweepEvery is how often old entries are removed, sweepSize how many at a time.
@@ -46,6 +48,9 @@ type Trail struct {
 	ended   bool
 	closing chan struct{} // closed by Close
 	done    chan struct{} // closed when everything is written
+
+	writing context.Context //nolint:containedctx // ends closeWait after Close has begun
+	give    context.CancelFunc
 }
 
 // New starts a trail. Its goroutine ends with Close.
@@ -53,6 +58,7 @@ func New(cfg Config) *Trail {
 	t := &Trail{
 		cfg: cfg, waiting: make(chan ledger.Entry, maxWaiting), closing: make(chan struct{}), done: make(chan struct{}),
 	}
+	t.writing, t.give = context.WithCancel(context.Background())
 	go t.run()
 	return t
 }
@@ -73,7 +79,7 @@ func (t *Trail) Add(e ledger.Entry) {
 	t.waiting <- e
 }
 
-// Close writes what waits, and ends the trail.
+// Close writes what waits, and ends the trail. What is not written within two seconds goes to the log.
 func (t *Trail) Close() {
 	t.ending.Lock()
 	first := !t.ended
@@ -82,8 +88,10 @@ func (t *Trail) Close() {
 	if first {
 		close(t.closing)
 		close(t.waiting)
+		defer time.AfterFunc(closeWait, t.give).Stop()
 	}
 	<-t.done
+	t.give()
 }
 
 // run is the one goroutine that writes.
@@ -126,7 +134,7 @@ func (t *Trail) gather(first ledger.Entry) []ledger.Entry {
 
 // write writes a batch. It repeats what fails, unless so much waits that callers would wait soon, or the trail ends.
 func (t *Trail) write(batch []ledger.Entry) {
-	ctx, cancel := context.WithTimeout(context.Background(), writeTimeout)
+	ctx, cancel := context.WithTimeout(t.writing, writeTimeout)
 	defer cancel()
 	for {
 		err := t.cfg.Ledger.AddEntries(ctx, batch)
@@ -171,7 +179,7 @@ func (t *Trail) sweep() {
 	if t.cfg.Keep == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), writeTimeout)
+	ctx, cancel := context.WithTimeout(t.writing, writeTimeout)
 	defer cancel()
 	before := time.Now().Add(-t.cfg.Keep)
 	for {

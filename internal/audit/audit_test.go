@@ -24,12 +24,17 @@ type slow struct {
 	writes int
 	err    error
 	away   int // writes that fail
+	hangs  bool
 }
 
 func (l *slow) AddEntries(ctx context.Context, entries []ledger.Entry) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.writes++
+	if l.hangs {
+		<-ctx.Done()
+		return ctx.Err()
+	}
 	if l.away > 0 {
 		l.away--
 		return errors.New("the ledger is away")
@@ -130,6 +135,27 @@ func TestLedgerAway(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A ledger that hangs does not keep the trail from ending, and its entries are in the log.
+func TestLedgerHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := open(t)
+		l.hangs = true
+		var log bytes.Buffer
+		trail := audit.New(audit.Config{Ledger: l, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		trail.Add(entry(1))
+		time.Sleep(time.Second)
+		trail.Add(entry(2))
+		begun := time.Now()
+		trail.Close()
+		if took := time.Since(begun); took > 3*time.Second {
+			t.Errorf("the trail ended after %v", took)
+		}
+		if n := strings.Count(log.String(), "an entry of the audit trail is not written"); n != 2 {
+			t.Errorf("%d entries are in the log, want 2: %s", n, log.String())
+		}
+	})
 }
 
 // Old entries go, also while the server runs; without a bound all stay.

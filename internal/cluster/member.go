@@ -58,9 +58,9 @@ type Config struct {
 	// called when a doubt begins, and with false when it is over. Neither may wait for the member. Nil is not called.
 	OnLost  func()
 	OnDoubt func(doubt bool)
-	// Held returns the sessions that the member owns, with their epochs, and OnTaken is called with those of them that it
-	// does not own any more, which nobody has told it: it may have been dead to others for a while. Both are called on
-	// the goroutine of the member. Nil is not called.
+	// Held returns the sessions that the member owns, with their epochs, and OnTaken is called with those of them that
+	// it does not own any more, which nobody has told it: it may have been dead to others for a while. Both are called
+	// on the goroutine of the member. Nil is not called.
 	Held    func() map[string]int64
 	OnTaken func(claims map[string]int64)
 	// Logger takes deaths, doubts and joins. Nil logs nothing.

@@ -56,6 +56,8 @@ const (
 	featureSlices = "budget-slices"
 	// featureSealing: it says with which data key it seals, and follows others to newer ones.
 	featureSealing = "sealing"
+	// featureShares: it counts turns, streams and requests of tenants with the others.
+	featureShares = "tenant-shares"
 )
 
 // features are those that a replica lists.
@@ -63,7 +65,7 @@ func (c *Cluster) features() []string {
 	if c.Featureless {
 		return nil
 	}
-	return []string{featureSlices, featureSealing}
+	return []string{featureSlices, featureSealing, featureShares}
 }
 
 // maySeal refuses to encrypt beside replicas that would neither open what this one seals nor follow it to a newer data
@@ -83,6 +85,11 @@ func (d *Daemon) maySeal() error {
 func (d *Daemon) warnOfSlices() {
 	if lack := d.replica.member.Lacking(featureSlices); len(lack) > 0 {
 		d.log.Warn("until all replicas know slices of budgets, those of tenants may be exceeded by what these reserve",
+			slog.Int("replicas", len(lack)), slog.String("one_of_them", lack[0].Name),
+			slog.String("version", lack[0].Version))
+	}
+	if lack := d.replica.member.Lacking(featureShares); len(lack) > 0 {
+		d.log.Warn("until all replicas know shares of tenants, these count turns, streams and requests for themselves",
 			slog.Int("replicas", len(lack)), slog.String("one_of_them", lack[0].Name),
 			slog.String("version", lack[0].Version))
 	}
@@ -143,6 +150,10 @@ type replica struct {
 	client  *http.Client
 	bus     replicaBus
 	leave   sync.Once
+
+	turns, streams *share.Places
+	requests       *share.Pace
+	endKeeping     func() // of turns and streams
 }
 
 // replicaBus carries hints between the replicas.
@@ -189,6 +200,9 @@ func (d *Daemon) join(db *postgres.Store) error {
 			if m := d.managed.Load(); m != nil {
 				m.LostAll()
 			}
+			if p := d.streams.Load(); p != nil {
+				p.LostAll()
+			}
 		},
 		Held: func() map[string]int64 {
 			if m := d.managed.Load(); m != nil {
@@ -202,12 +216,32 @@ func (d *Daemon) join(db *postgres.Store) error {
 		hints.Close()
 		return err
 	}
-	d.replica = &replica{member: m, address: address, client: client, bus: hints}
+	d.replica = &replica{
+		member: m, address: address, client: client, bus: hints,
+		turns: share.NewPlaces(share.Turns, m), streams: share.NewPlaces(share.Streams, m), requests: share.NewPace(m),
+	}
+	d.replica.keepPlaces(d.log)
+	d.streams.Store(d.replica.streams)
 	d.owner.Store(m)
 	d.log.Info("one of several", slog.Int64("replica", m.ID()), slog.String("name", name),
 		slog.String("address", at.Host))
 	d.warnOfSlices()
 	return nil
+}
+
+// keepPlaces has places of tenants given back that this daemon does not need, until endKeeping, which waits for it.
+func (r *replica) keepPlaces(log *slog.Logger) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var kept sync.WaitGroup
+	kept.Go(func() {
+		share.Keep(ctx, r.member, func(err error) {
+			log.Debug("what tenants do not need is not given back yet", slog.String("error", err.Error()))
+		}, r.turns, r.streams)
+	})
+	r.endKeeping = func() {
+		cancel()
+		kept.Wait()
+	}
 }
 
 // openBus connects to what carries hints, in the background.
@@ -366,6 +400,7 @@ func (d *Daemon) leave() {
 		return
 	}
 	d.replica.leave.Do(func() {
+		d.replica.endKeeping()
 		if err := d.replica.member.Leave(context.Background()); err != nil {
 			d.log.Warn("the other replicas have to find this one dead", slog.String("error", err.Error()))
 		}

@@ -144,7 +144,8 @@ type Config struct {
 	MaxStreamsPerConn int
 	// MaxStreams is how many Run streams may be open at once. Default 4096.
 	MaxStreams int
-	// MaxTenantStreams and TenantRequestsPerSecond bound what the callers of one tenant do; see server.Config.
+	// MaxTenantStreams and TenantRequestsPerSecond bound what the callers of one tenant do, with Cluster at all
+	// replicas together; see server.Config.
 	MaxTenantStreams, TenantRequestsPerSecond int
 	// MaxMessageBytes is the size of the largest request message. Default 4 MiB.
 	MaxMessageBytes int

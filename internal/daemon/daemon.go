@@ -25,6 +25,7 @@ import (
 	"github.com/apzuk3/agentd/internal/models/record"
 	"github.com/apzuk3/agentd/internal/otlp"
 	"github.com/apzuk3/agentd/internal/sealed"
+	"github.com/apzuk3/agentd/internal/share"
 	"github.com/apzuk3/agentd/internal/telemetry"
 	"github.com/apzuk3/agentd/server"
 	"github.com/apzuk3/agentd/session"
@@ -74,6 +75,7 @@ type Daemon struct {
 	ring     *sealed.Ring  // nil unless the database is encrypted
 	replica  *replica      // nil for a daemon that is alone
 	owner    atomic.Pointer[cluster.Member]
+	streams  atomic.Pointer[share.Places]    // those of replica, for what the member says
 	managed  atomic.Pointer[session.Manager] // manager, for what the member says
 	sealer   atomic.Pointer[sealed.Ring]     // ring, for the same
 
@@ -174,7 +176,7 @@ func New(cfg Config) (_ *Daemon, err error) {
 		Slices: d.slices(), Front: cfg.Beside.Front,
 	}
 	if d.replica != nil {
-		turns.Bus = d.replica.bus
+		turns.Bus, turns.Places = d.replica.bus, d.replica.turns
 	}
 	if d.manager, err = session.NewManager(turns); err != nil {
 		return nil, err
@@ -230,6 +232,7 @@ func (d *Daemon) serverConfig(cfg *Config) server.Config {
 	if d.replica != nil {
 		out.ReplicaClient, out.ReplicaSecret = d.replica.client, string(cfg.Cluster.Secret)
 		out.ReplicaAddress = d.replica.address
+		out.Streams, out.Requests = d.replica.streams, d.replica.requests
 	}
 	cfg.Beside.apply(&out)
 	d.keepers(&out)

@@ -274,7 +274,7 @@ var rooms = []room{
 			"github.com/google/uuid", lru, "golang.org/x/sync/semaphore"},
 		knows: "the engine; neither database nor transport"},
 	{path: "server", floor: 2,
-		may: []string{"internal/tracecontext", "session", "session/index", "session/principal", "session/store", "session/record", "session/fault", gen, genConnect, connect, protobuf, "internal/protorules",
+		may: []string{"internal/share", "internal/tracecontext", "session", "session/index", "session/principal", "session/store", "session/record", "session/fault", gen, genConnect, connect, protobuf, "internal/protorules",
 			"connectrpc.com/cors", "connectrpc.com/grpchealth", "connectrpc.com/grpcreflect", "github.com/rs/cors", "golang.org/x/time",
 			"golang.org/x/sync/semaphore", lru, "internal/ledger", "internal/keytext"},
 		tests: []string{"internal/bus"},

@@ -1,5 +1,5 @@
-// Package share is a part of agentd, not an API: it has the words in which servers over one store divide among
-// themselves what a tenant may use of all of them.
+// Package share is a part of agentd, not an API: servers over one store divide among themselves what a tenant may use
+// of all of them. It has the words for that, and counts what a server has of turns, streams and requests.
 //
 // It knows neither servers, nor sessions, nor where shares are kept.
 package share

@@ -19,7 +19,7 @@ type Limits struct {
 	// MaxTurns is how many turns may run at once. Default 1,000.
 	MaxTurns int
 	// MaxTenantTurns is how many turns of one tenant may run at once; it does not count for sessions without a tenant.
-	// Default half of MaxTurns.
+	// Default half of MaxTurns. With Config.Places it is the bound of all servers together.
 	MaxTenantTurns int
 	// MaxTenantSessions is how many sessions a tenant may have, also those whose logs are purged; callers without a
 	// tenant have no bound. Default 1,000,000; below 0 is no bound.

@@ -501,8 +501,8 @@ type Store interface {
 	// It returns ErrConflict if the log does not end at lastSeq, and ErrNoSession for an unknown session.
 	// It may be repeated.
 	Index(ctx context.Context, b Batch, lastSeq int64) error
-	// SetAttempts sets Head.Attempts and Head.Waits. It returns ErrNoSession for an unknown session. It may
-	// be repeated.
+	// SetAttempts sets Head.Attempts and Head.Waits. It returns ErrNoSession for an unknown session, and a
+	// store that knows owners may return ErrFenced for one that another server owns. It may be repeated.
 	SetAttempts(ctx context.Context, id string, attempts int64, waits bool) error
 	// Purge removes all records and rows of a session and sets Head.Purged to Head.LastSeq. Everything else
 	// stays: the rest of the info, keys and shared values. The next append follows LastSeq as before. It

@@ -59,12 +59,20 @@ type busy struct {
 // start starts a daemon that has done nothing yet.
 func start(t *testing.T) *busy {
 	t.Helper()
-	d, err := daemon.New(daemon.Config{
+	return startWith(t, func(*daemon.Config) {})
+}
+
+// startWith is start with a configuration that set changes.
+func startWith(t *testing.T, set func(*daemon.Config)) *busy {
+	t.Helper()
+	cfg := daemon.Config{
 		Addr: "127.0.0.1:0", AdminAddr: "127.0.0.1:0", Scripts: scripts, Version: "v1.2.3",
 		ExtraProviders: []modelpkg.Provider{harness.Provider{Name: "acme", Model: func(string) harness.Generate { return says }}},
 		ModelRetry:     modelcall.Retry{Tries: 2, Base: time.Millisecond},
 		Turns:          limits.Limits{MaxPromptBytes: 1000, IdleTurn: 200 * time.Millisecond},
-	})
+	}
+	set(&cfg)
+	d, err := daemon.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

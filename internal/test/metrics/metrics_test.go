@@ -12,6 +12,10 @@ import (
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
+
+	"github.com/apzuk3/agentd/internal/daemon"
+	"github.com/apzuk3/agentd/internal/test/natsserver"
+	"github.com/apzuk3/agentd/internal/test/pgserver"
 )
 
 // TestMetrics: metrics tell what has happened.
@@ -107,6 +111,26 @@ func TestModelsAreBounded(t *testing.T) {
 func TestPageOfMetrics(t *testing.T) {
 	b := start(t)
 	b.traffic()
+	b.samePage(false)
+}
+
+// TestPageOfReplicas: so it has for what a replica serves besides.
+func TestPageOfReplicas(t *testing.T) {
+	b := startWith(t, func(cfg *daemon.Config) {
+		cfg.StoreURL = daemon.Secret(pgserver.URL(t))
+		cfg.Cluster = daemon.Cluster{
+			Advertise: "http://127.0.0.1:1", // nobody calls it
+			Secret:    "a secret of replicas, of a test alone",
+			BusURL:    daemon.Secret(natsserver.Start(t, nil).URL()),
+		}
+	})
+	b.traffic()
+	b.samePage(true)
+}
+
+// samePage compares the page with what is served.
+func (b *busy) samePage(replica bool) {
+	b.t.Helper()
 	want := map[string]string{}
 	for name, f := range b.scrape() {
 		if strings.HasPrefix(name, "agentd_") {
@@ -115,24 +139,29 @@ func TestPageOfMetrics(t *testing.T) {
 	}
 	page, err := os.Open("../../../docs/operations.md")
 	if err != nil {
-		t.Fatal(err)
+		b.t.Fatal(err)
 	}
 	defer func() { _ = page.Close() }()
-	got := map[string]string{}
+	got, ofReplicas := map[string]string{}, map[string]bool{}
 	for lines := bufio.NewScanner(page); lines.Scan(); {
 		cells := strings.Split(lines.Text(), "|")
 		if len(cells) == 5 && strings.HasPrefix(cells[1], " `agentd_") {
-			got[strings.Trim(cells[1], " `")] = strings.ReplaceAll(strings.TrimSpace(cells[2]), "`", "")
+			name := strings.Trim(cells[1], " `")
+			got[name] = strings.ReplaceAll(strings.TrimSpace(cells[2]), "`", "")
+			ofReplicas[name] = strings.HasPrefix(cells[3], " Of replicas") || strings.HasPrefix(cells[3], " Of [replicas]")
 		}
 	}
 	for name := range maps.Keys(want) {
 		if row, ok := got[name]; !ok || row != want[name] {
-			t.Errorf("docs/operations.md has %s with the labels %q (%v), want %q", name, row, ok, want[name])
+			b.t.Errorf("docs/operations.md has %s with the labels %q (%v), want %q", name, row, ok, want[name])
+		}
+		if ofReplicas[name] && !replica {
+			b.t.Errorf("docs/operations.md has %s as one of replicas, and a server alone has it", name)
 		}
 	}
 	for name := range got {
-		if _, ok := want[name]; !ok {
-			t.Errorf("docs/operations.md has %s, which is not served", name)
+		if _, ok := want[name]; !ok && (replica || !ofReplicas[name]) {
+			b.t.Errorf("docs/operations.md has %s, which is not served", name)
 		}
 	}
 }

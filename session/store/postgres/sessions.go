@@ -112,12 +112,19 @@ func (s *Store) Fork(ctx context.Context, f store.Fork) error {
 }
 
 // SetAttempts sets how often the open turn of a session was made to run, and whether it was suspended because it only
-// waits; see store.Store.
+// waits; see store.Store. A session that another replica owns is that one's to count: store.ErrFenced.
 func (s *Store) SetAttempts(ctx context.Context, id string, attempts int64, waits bool) error {
 	err := s.write(ctx, func(t *tx) error {
-		tag, err := t.Exec(t.ctx, `UPDATE heads SET attempts = $2, waits = $3 WHERE id = $1`, id, attempts, waits)
-		if err == nil && tag.RowsAffected() == 0 {
-			err = store.ErrNoSession
+		var mine bool
+		err := t.QueryRow(t.ctx, `WITH found AS (SELECT id, $4::bigint = 0 OR coalesce(owner, $4) = $4 AS mine
+				FROM heads WHERE id = $1 FOR UPDATE),
+			counted AS (UPDATE heads SET attempts = $2, waits = $3 FROM found WHERE heads.id = found.id AND mine)
+			SELECT mine FROM found`, id, attempts, waits, s.owner()).Scan(&mine)
+		switch {
+		case errors.Is(err, pgx.ErrNoRows):
+			return store.ErrNoSession
+		case err == nil && !mine:
+			return store.ErrFenced
 		}
 		return err
 	})
