@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"strings"
@@ -8,16 +9,17 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/apzuk3/agentd/internal/test/pgserver"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
+	"github.com/apzuk3/agentd/session/store"
 	"github.com/apzuk3/agentd/session/store/postgres"
 )
 
 // benchmarked returns a member that does not beat by itself, in a database with so many other members and sessions.
 // The sessions have an open turn, and are due if told so.
-func benchmarked(b *testing.B, members, sessions int, due bool) (*Member, *pgxpool.Pool) {
+func benchmarked(b *testing.B, members, sessions int, due bool) (*Member, *postgres.Store) {
 	b.Helper()
 	url := pgserver.URL(b)
 	s, err := postgres.Open(b.Context(), url, postgres.Config{})
@@ -46,7 +48,7 @@ func benchmarked(b *testing.B, members, sessions int, due bool) (*Member, *pgxpo
 			b.Fatal(strings.SplitN(statement, "\n", 2)[0], err)
 		}
 	}
-	return m, s.Pool()
+	return m, s
 }
 
 // BenchmarkBeat measures a beat of a member among others.
@@ -79,6 +81,29 @@ func BenchmarkClaim(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// BenchmarkAppend measures the claim of a session at rest, an append of 1 KiB and the release, one after the other.
+func BenchmarkAppend(b *testing.B) {
+	const sessions = 1_000
+	m, s := benchmarked(b, 0, sessions, false)
+	data := bytes.Repeat([]byte{'x'}, 1024)
+	for i := 0; b.Loop(); i++ {
+		key, seq := fmt.Sprintf("s%d", i%sessions), int64(i/sessions)+1
+		c, err := m.Claim(b.Context(), key)
+		if err == nil {
+			rec := record.Record{Seq: seq, TurnID: "t", Kind: record.KindEvent, Time: time.Now(), Data: data}
+			err = s.Append(b.Context(), store.Batch{
+				SessionID: key, After: seq - 1, Epoch: c.Epoch, Records: []record.Record{rec},
+			})
+		}
+		if err == nil {
+			err = m.Release(b.Context(), key, c.Epoch, session.Never)
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
 	}
 }
 
