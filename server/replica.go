@@ -212,10 +212,12 @@ func faultFrom(err error) *fault.Error {
 			return faultSaid(said)
 		}
 	}
-	if e.Code() == connect.CodeUnavailable {
+	switch e.Code() {
+	case connect.CodeUnauthenticated, connect.CodePermissionDenied, connect.CodeUnimplemented:
+		return &fault.Error{Code: codeInternal, Message: "internal error", Err: err}
+	default: // a server that ends a stream by itself says why; this one is gone, or the way to it
 		return errUnreached
 	}
-	return &fault.Error{Code: codeInternal, Message: "internal error", Err: err}
 }
 
 // faultSaid returns an error that another server has sent in a stream.

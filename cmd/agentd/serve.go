@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -338,7 +339,15 @@ func (c *serveCmd) Run(p *process, ctx *kong.Context) error {
 	boundMemory(cfg.Logger, memlimit.FromCgroup)
 	stop := heap.Pace()
 	defer stop()
-	d, err := daemon.New(cfg)
+	opening, opened := p.opening()
+	d, err := daemon.Open(opening, cfg)
+	if opened() {
+		cfg.Logger.Info("stopped before it served")
+		if d != nil {
+			return r.shutdown(p, d)
+		}
+		return nil
+	}
 	if errors.Is(err, daemon.ErrNetworkFiles) {
 		return fmt.Errorf("%w (--data), or set --allow-network-files if one daemon of one machine alone uses it", err)
 	}
@@ -368,6 +377,33 @@ func (c *serveCmd) Run(p *process, ctx *kong.Context) error {
 		case failed := <-d.Failed():
 			return errors.Join(failed, r.shutdown(p, d))
 		}
+	}
+}
+
+// opening returns a context that a signal to stop ends until opened is called, which reports whether there was one. So
+// a database that does not respond keeps no process that is asked to end.
+func (p *process) opening() (ctx context.Context, opened func() bool) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	var watched sync.WaitGroup
+	watched.Go(func() {
+		for {
+			select {
+			case s := <-p.signals:
+				if s == syscall.SIGHUP && (p.hungUp == nil || !p.hungUp()) { // all that it would read is new
+					continue
+				}
+				cancel()
+			case <-done:
+			}
+			return
+		}
+	})
+	return ctx, func() bool {
+		close(done)
+		watched.Wait()
+		defer cancel()
+		return ctx.Err() != nil
 	}
 }
 

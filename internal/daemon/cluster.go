@@ -166,7 +166,7 @@ type replicaBus interface {
 }
 
 // join makes the daemon one of several. The manager is not there yet: it owns nothing that the member could speak of.
-func (d *Daemon) join(db *postgres.Store) error {
+func (d *Daemon) join(ctx context.Context, db *postgres.Store) error {
 	c := &d.cfg.Cluster
 	at, err := url.Parse(c.Advertise)
 	if err != nil {
@@ -181,8 +181,6 @@ func (d *Daemon) join(db *postgres.Store) error {
 		name = at.Host
 	}
 	address := at.Scheme + "://" + at.Host
-	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
-	defer cancel()
 	hints, err := d.openBus(db, name)
 	if err != nil {
 		return err

@@ -101,7 +101,10 @@ type Daemon struct {
 
 // New opens the store and puts the parts together. It listens to nothing yet.
 // The caller ends it with Shutdown, also when it is never started.
-func New(cfg Config) (_ *Daemon, err error) {
+func New(cfg Config) (*Daemon, error) { return Open(context.Background(), cfg) }
+
+// Open is New until ctx ends: a database that does not respond is waited for no longer.
+func Open(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
@@ -127,7 +130,7 @@ func New(cfg Config) (_ *Daemon, err error) {
 		}
 	}
 	if d.store = cfg.Store; d.store == nil {
-		if d.store, err = d.openStore(); err != nil {
+		if d.store, err = d.openStore(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -144,7 +147,7 @@ func New(cfg Config) (_ *Daemon, err error) {
 			err = errors.Join(err, d.closeRecorder())
 		}
 	}()
-	kept, err := d.sealedStore()
+	kept, err := d.sealedStore(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -249,17 +252,17 @@ var ErrInUse = sqlite.ErrLocked
 var ErrStoreInUse = postgres.ErrInUse
 
 // openStore opens the database, and makes the daemon one of several if it is.
-func (d *Daemon) openStore() (store.Store, error) {
+func (d *Daemon) openStore(ctx context.Context) (store.Store, error) {
 	cfg := &d.cfg
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
 	if url := string(cfg.StoreURL); url != "" {
-		ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
-		defer cancel()
 		db, err := postgres.Open(ctx, url, postgres.Config{
 			Logger: cfg.Logger, Alone: cfg.Cluster.IsZero(), Together: !cfg.Cluster.IsZero(), AloneWait: aloneWait,
 			Owner: d.replicaID,
 		})
 		if err == nil && !cfg.Cluster.IsZero() {
-			if err = d.join(db); err != nil {
+			if err = d.join(ctx, db); err != nil {
 				err = errors.Join(err, db.Close())
 			}
 		}
@@ -272,8 +275,6 @@ func (d *Daemon) openStore() (store.Store, error) {
 	if cfg.DataDir != Memory {
 		path = filepath.Join(cfg.DataDir, databaseFile)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
-	defer cancel()
 	return sqlite.Open(ctx, path, sqlite.Config{Logger: cfg.Logger, NetworkFiles: cfg.AllowNetworkFiles})
 }
 

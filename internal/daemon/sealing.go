@@ -27,7 +27,7 @@ var ErrNoKeys = sealed.ErrNoKeys
 func NewEncryptionKey(id string) (string, error) { return sealed.NewKey(id) }
 
 // sealedStore returns what sessions are kept in: the store, or one that seals what it writes to it.
-func (d *Daemon) sealedStore() (store.Store, error) {
+func (d *Daemon) sealedStore(ctx context.Context) (store.Store, error) {
 	db, ok := d.store.(sealed.DB)
 	if !ok {
 		if !d.cfg.Encryption.IsZero() {
@@ -35,7 +35,7 @@ func (d *Daemon) sealedStore() (store.Store, error) {
 		}
 		return d.store, nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
 	err := d.maySeal()
 	if err != nil {
