@@ -267,6 +267,62 @@ func TestDrainBeginsElsewhere(t *testing.T) {
 	}
 }
 
+// TestStaleOwner asks a server for what comes behind a position that it does not know: another one has taken the session
+// and written to it.
+func TestStaleOwner(t *testing.T) {
+	all := peers(t, engine{run: askThenSay}, 2)
+	a, b := all[0], all[1]
+	r := begin(t.Context(), t, a, knowing())
+	r.untilCall()
+	a.owns.Drain()
+	a.group.Orphan(r.session)
+	w, err := b.calls.WatchTurn(t.Context(), connect.NewRequest(&agentdv1.WatchTurnRequest{
+		SessionId: r.session, TurnId: r.turn, ToolNames: []string{"tool"},
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = w.Close() }()
+	answered := int64(0)
+	for answered == 0 && w.Receive() {
+		switch m := w.Msg().GetEvent(); {
+		case m.GetToolCall() != nil:
+			_, err := b.calls.SubmitToolResults(t.Context(), connect.NewRequest(&agentdv1.SubmitToolResultsRequest{
+				SessionId: r.session, TurnId: r.turn, Results: []*agentdv1.RunRequest_ToolCallResponse{{
+					ToolCallId: "c-" + r.turn, SessionId: r.session,
+					Result: &agentdv1.RunRequest_ToolCallResponse_Output{Output: `"ok"`},
+				}},
+			}))
+			if err != nil {
+				t.Fatal(err)
+			}
+		case m.GetToolCallAnswered() != nil:
+			answered = m.GetSeq()
+		}
+	}
+	for name, observe := range map[string]bool{"attaches": false, "observes": true} {
+		late, err := a.calls.WatchTurn(t.Context(), connect.NewRequest(&agentdv1.WatchTurnRequest{
+			SessionId: r.session, TurnId: r.turn, AfterSeq: &answered, Observe: observe,
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		said, ended := "", false
+		for late.Receive() {
+			m := late.Msg().GetEvent()
+			said += m.GetOutputChunk().GetContent()
+			ended = ended || m.GetEnd().GetCompleted()
+			if m.GetError() != nil {
+				t.Errorf("who %s reads %v", name, m.GetError())
+			}
+		}
+		if err := late.Err(); err != nil || said != "done" || !ended {
+			t.Errorf("who %s reads %q, %v, %v", name, said, ended, err)
+		}
+		_ = late.Close()
+	}
+}
+
 // TestLeavesReachTheOwner has a client leave whose turn another server has.
 func TestLeavesReachTheOwner(t *testing.T) {
 	for name, leave := range map[string]struct {

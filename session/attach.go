@@ -43,7 +43,7 @@ func (m *Manager) Attach(ctx context.Context, req AttachRequest) (*Turn, *Watche
 	if req.Observe {
 		return m.observe(ctx, req)
 	}
-	ref, err := m.acquire(ctx, req.SessionID)
+	ref, err := m.acquireAt(ctx, req.SessionID, req.After)
 	if err != nil {
 		return nil, nil, err
 	}

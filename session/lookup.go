@@ -20,7 +20,7 @@ const eventsBytes = 4 << 20
 func (m *Manager) Events(
 	ctx context.Context, req AttachRequest, limit int, keep func(*agentdv1.RunResponse) bool,
 ) (msgs []*agentdv1.RunResponse, more bool, err error) {
-	ref, err := m.acquire(ctx, req.SessionID)
+	ref, err := m.acquireAt(ctx, req.SessionID, req.After)
 	if err != nil {
 		return nil, false, err
 	}

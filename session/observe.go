@@ -19,7 +19,7 @@ func (m *Manager) observe(ctx context.Context, req AttachRequest) (*Turn, *Watch
 			"observe together with tools: a client that only watches is asked for none").
 			Breaking("tool_names", fault.RuleExcluded)
 	}
-	ref, err := m.acquire(ctx, req.SessionID)
+	ref, err := m.acquireAt(ctx, req.SessionID, req.After)
 	if err != nil && req.Follow && isElsewhere(err) {
 		return m.observeFar(ctx, req, err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/apzuk3/agentd/session/internal/lease"
 	"github.com/apzuk3/agentd/session/internal/live"
 	"github.com/apzuk3/agentd/session/internal/lock"
+	"github.com/apzuk3/agentd/session/internal/position"
 	"github.com/apzuk3/agentd/session/internal/refusal"
 	"github.com/apzuk3/agentd/session/internal/retry"
 	"github.com/apzuk3/agentd/session/internal/tenant"
@@ -338,6 +339,30 @@ func (m *Manager) LostAt(claims map[string]int64) {
 			}
 		}
 	}
+}
+
+// acquireAt is acquire for a client that has a position of the session.
+func (m *Manager) acquireAt(ctx context.Context, id string, after *int64) (*sessionRef, error) {
+	ref, err := m.acquire(ctx, id)
+	if err != nil || !m.isStale(ctx, ref.Value, after) {
+		return ref, err
+	}
+	m.release(ref)
+	return m.acquire(ctx, id)
+}
+
+// isStale reports whether a session ends before a position that a client has, while its log goes on: another server has
+// taken the session and written to it, and this one does not know yet. The session is lost then.
+func (m *Manager) isStale(ctx context.Context, s *live.Session, after *int64) bool {
+	if m.owners == nil || after == nil || position.Record(*after) <= s.Applied() {
+		return false
+	}
+	last, _, _, err := m.owners.Standing(ctx, s.Key())
+	if err != nil || s.IsWriting() || last <= s.Applied() {
+		return false // the position is judged by what is known
+	}
+	s.Lose()
+	return true
 }
 
 // LostAll is Lost for all sessions: this server cannot prove any more that it lives, and does not know what it owns.

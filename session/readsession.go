@@ -169,6 +169,11 @@ func (w *SessionWatcher) Close() {
 // open acquires the session and watches it.
 func (w *SessionWatcher) open(ctx context.Context) error {
 	s, done, err := w.acquire(ctx)
+	at := w.places.Last().At
+	if err == nil && w.m.isStale(ctx, s, &at) {
+		done()
+		s, done, err = w.acquire(ctx)
+	}
 	if err != nil {
 		return err
 	}

@@ -26,7 +26,7 @@ func TestStoppedWhileItOpens(t *testing.T) {
 			if err != nil {
 				return
 			}
-			defer func() { _ = c.Close() }()
+			t.Cleanup(func() { _ = c.Close() })
 			if first {
 				close(connected)
 			}
