@@ -398,6 +398,9 @@ func (s *farStream) Receive() bool {
 		if s.again(s.msg) {
 			continue
 		}
+		if s.msg.GetEnd() != nil {
+			_ = s.CloseRequest() // the owner waits for it
+		}
 		said := s.msg.GetError()
 		refuses := said != nil && s.msg.GetSeq() == 0 && said.GetToolCallId() != ""
 		if !refuses && s.msg.GetHeartbeat() == nil {
