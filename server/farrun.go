@@ -127,7 +127,7 @@ func (f *farRun) open(ctx context.Context, address string) (feed, func(), error)
 		cancel()
 		return nil, nil, err
 	}
-	in := &farStream{BidiStreamForClient: out, reply: f.reply, again: f.answered}
+	in := &farStream{BidiStreamForClient: out, reply: f.reply, again: f.answered, turn: f.turnID()}
 	from, leave := follow(in, func() session.Placed { return session.Placed{Message: in.msg} }, cancel)
 	return from, func() {
 		cancel()               // also of a send that waits
@@ -228,6 +228,13 @@ func (f *farRun) attaches() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.first.GetAttach() != nil
+}
+
+// turnID is the turn that the stream is opened for, "" for one that is not known yet.
+func (f *farRun) turnID() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.first.GetAttach().GetTurnId()
 }
 
 // named is sessionID, or "" for a stream that has no turn yet.
@@ -384,6 +391,7 @@ type farStream struct {
 	*connect.BidiStreamForClient[agentdv1.RunRequest, agentdv1.RunResponse]
 	reply func(*agentdv1.RunResponse)
 	again func(*agentdv1.RunResponse) bool // the client has it, and has answered it
+	turn  string                           // "" if it is not known
 	msg   *agentdv1.RunResponse
 	err   error
 }
@@ -398,7 +406,10 @@ func (s *farStream) Receive() bool {
 		if s.again(s.msg) {
 			continue
 		}
-		if s.msg.GetEnd() != nil {
+		if s.msg.GetExecute() != nil {
+			s.turn = s.msg.GetTurnId()
+		}
+		if s.msg.GetEnd() != nil && s.turn != "" && s.turn == s.msg.GetTurnId() { // and not of a turn before it
 			_ = s.CloseRequest() // the owner waits for it
 		}
 		said := s.msg.GetError()
