@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -60,9 +61,7 @@ func (r *running) until(wanted func(*agentdv1.RunResponse) bool) bool {
 			}
 			r.last, r.turn = seq, m.GetTurnId()
 		}
-		if id := m.GetOutputChunk().GetSessionId(); id != "" {
-			r.session = id
-		}
+		r.session = cmp.Or(r.session, m.GetExecute().GetSessionId(), m.GetOutputChunk().GetSessionId())
 		r.said += m.GetOutputChunk().GetContent()
 		if m.GetError() != nil {
 			r.failed = m.GetError()
