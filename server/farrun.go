@@ -358,18 +358,18 @@ const resetFor = 5 * time.Second
 
 // reset says to the owner that the client has reset its stream, and waits, within bounds, until it knows.
 func (f *farRun) reset() {
-	_ = f.take(&agentdv1.RunRequest{Request: &agentdv1.RunRequest_End{
+	leaves := &agentdv1.RunRequest{Request: &agentdv1.RunRequest_End{
 		End: &agentdv1.RunRequest_EndRequest{SessionId: f.sessionID(), Reason: new(resetReason)},
-	}})
+	}}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(f.st.t.ctx), resetFor)
 	defer cancel()
 	for ctx.Err() == nil {
 		owner, is := f.feed.now.(*remote)
-		if is && owner.await(ctx, resetWait) == nil {
+		if is && f.take(leaves) == nil && owner.await(ctx, resetWait) == nil {
 			return
 		}
 		f.feed.close()
-		f.feed.now, f.feed.leave, _ = f.again(ctx) // with what is not sent yet
+		f.feed.now, f.feed.leave, _ = f.again(ctx)
 		if f.feed.now == nil {
 			pause(ctx, roamEvery)
 		}
@@ -392,6 +392,7 @@ type farStream struct {
 	reply func(*agentdv1.RunResponse)
 	again func(*agentdv1.RunResponse) bool // the client has it, and has answered it
 	turn  string                           // "" if it is not known
+	ended bool                             // why the stream has ended was received
 	msg   *agentdv1.RunResponse
 	err   error
 }
@@ -401,7 +402,10 @@ type farStream struct {
 func (s *farStream) Receive() bool {
 	for {
 		if s.msg, s.err = s.BidiStreamForClient.Receive(); s.err != nil {
-			return false
+			s.msg = endedBy(s.ResponseTrailer())
+			ended := s.msg != nil && !s.ended
+			s.ended = true
+			return ended
 		}
 		if s.again(s.msg) {
 			continue
@@ -412,8 +416,7 @@ func (s *farStream) Receive() bool {
 		if s.msg.GetEnd() != nil && s.turn != "" && s.turn == s.msg.GetTurnId() { // and not of a turn before it
 			_ = s.CloseRequest() // the owner waits for it
 		}
-		said := s.msg.GetError()
-		refuses := said != nil && s.msg.GetSeq() == 0 && said.GetToolCallId() != ""
+		refuses := s.msg.GetError() != nil && s.msg.GetSeq() == 0
 		if !refuses && s.msg.GetHeartbeat() == nil {
 			return true
 		}

@@ -84,6 +84,28 @@ func ownerIn(err error) string {
 	return ""
 }
 
+// headerEnded is in the trailer of a Run stream that was forwarded: why the owner has ended it before its turn, in base64
+// of ErrorResponse. So errors that come as messages without a place are replies to what the client has sent.
+const headerEnded = "Agentd-Replica-Ended"
+
+// endForwarded says in the trailer of a stream that was forwarded why it ends.
+func endForwarded(trailer http.Header, msg *agentdv1.RunResponse) {
+	data, err := proto.Marshal(msg.GetError())
+	if err == nil {
+		trailer.Set(headerEnded, base64.StdEncoding.EncodeToString(data))
+	}
+}
+
+// endedBy returns why the owner of a stream has ended it, nil if it has not said so.
+func endedBy(trailer http.Header) *agentdv1.RunResponse {
+	data, err := base64.StdEncoding.DecodeString(trailer.Get(headerEnded))
+	said := &agentdv1.RunResponse_ErrorResponse{}
+	if err != nil || len(data) == 0 || proto.Unmarshal(data, said) != nil {
+		return nil
+	}
+	return &agentdv1.RunResponse{Response: &agentdv1.RunResponse_Error{Error: said}}
+}
+
 // hasMoved reports whether a trailer has headerMoved.
 func hasMoved(trailer http.Header) bool { return trailer.Get(headerMoved) != "" }
 

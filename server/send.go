@@ -163,7 +163,17 @@ func (st *stream) endEarly(e *fault.Error) {
 	if st.srv.says(st.t.ctx, e) {
 		st.bidi.ResponseTrailer().Set(headerMoved, "1")
 	}
-	st.send(st.errorOf(e))
+	st.sendLast(st.errorOf(e))
+}
+
+// sendLast sends why the stream ends.
+func (st *stream) sendLast(msg *agentdv1.RunResponse) {
+	if isForwarded(st.t.ctx) {
+		endForwarded(st.bidi.ResponseTrailer(), msg)
+		st.sentMessage = false // the other server reads to the end
+		return
+	}
+	st.send(msg)
 }
 
 // errorOf returns the wire form of an error of a stream that has its turn.

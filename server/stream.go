@@ -126,7 +126,7 @@ func (st *stream) serve(ctx context.Context, refused *fault.Error, leave func())
 		if st.srv.says(ctx, refused) {
 			st.bidi.ResponseTrailer().Set(headerMoved, "1")
 		}
-		st.send(errorResponse("", refused))
+		st.sendLast(errorResponse("", refused))
 	} else {
 		close(st.attached)
 		st.follow(ctx)

@@ -28,8 +28,6 @@ type Scenario struct {
 	Places bool
 	// Slow leaves it to -services.all.
 	Slow bool
-	// Together is why it does not run with the client and the owner apart yet; "" is that it does.
-	Together string
 }
 
 // AllServices is the flag -services.all.
@@ -118,10 +116,6 @@ func RunScenarios(t *testing.T, scenarios map[string]Scenario, parts Alone) {
 			for _, s := range []Service{OverRun, OverSessions, OverFront} {
 				if s == OverRun && sc.Differ != "" {
 					continue // there is nothing to compare, and over Run it is a test already
-				}
-				if s == OverFront && sc.Together != "" {
-					t.Logf("not over %s: %s", s, sc.Together)
-					continue
 				}
 				b := &logbook{over: s, logs: map[string][]record.Record{}, parts: map[string]bool{}}
 				current = b
