@@ -84,8 +84,8 @@ func ownerIn(err error) string {
 	return ""
 }
 
-// headerEnded is in the trailer of a Run stream that was forwarded: why the owner has ended it before its turn, in base64
-// of ErrorResponse. So errors that come as messages without a place are replies to what the client has sent.
+// headerEnded is in the trailer of a Run stream that was forwarded: why the owner has ended it before its turn, an
+// ErrorResponse in base64. So errors that come as messages without a place are replies to what the client has sent.
 const headerEnded = "Agentd-Replica-Ended"
 
 // endForwarded says in the trailer of a stream that was forwarded why it ends.
