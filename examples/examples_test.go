@@ -104,7 +104,7 @@ func TestExamples(t *testing.T) {
 	want := map[string][]string{
 		"quickstart": {"greeter: Let me greet Alice for you.", `greet {"name":"Alice"} runs in this process`, "Hello, Alice! Nice to see you.", "poet: A friendly word", "completed: true, 3 model calls"},
 		"sequential": {"desk/writer: The cat sat on on the mat.\ndesk/editor: The cat sat on the mat.\n"},
-		"parallel":   {"review/reviewers/speed", "review/reviewers/style", "review/reviewers/security", "review/chair                \"Three reviews"},
+		"parallel":   {"review/reviewers/speed", "review/reviewers/style", "review/reviewers/security", "review/chair                \"Three"},
 		"loop":       {"cap        Draft 1. Draft 2. Draft 3. \n", "exit_loop  Draft 1. Good enough.\n", "client     Draft 1. Draft 2. \n"},
 		"transfer":   {"frontdesk: I will get the billing department.\nfrontdesk/billing: Your invoice is paid.\nyou: thanks\nfrontdesk/billing: You are welcome.\n"},
 		"state":      {"Your cart is worth 50.", `state: cart_total=50 answer="Your cart is worth 50."`},

@@ -16,6 +16,7 @@ import (
 	"github.com/apzuk3/agentd/session/internal/lock"
 	"github.com/apzuk3/agentd/session/internal/position"
 	"github.com/apzuk3/agentd/session/internal/refusal"
+	"github.com/apzuk3/agentd/session/internal/retry"
 	"github.com/apzuk3/agentd/session/principal"
 	"github.com/apzuk3/agentd/session/store"
 )
@@ -101,7 +102,11 @@ func (m *Manager) follow(ctx context.Context, key string) (s *live.Session, done
 		return nil, nil, errUnheard
 	}
 	done = sync.OnceFunc(func() { m.unfollow(f) })
-	last, _, _, err := m.owners.Standing(ctx, key)
+	var last int64
+	err = m.store.Try(ctx, retry.BeRead, func(ctx context.Context) (err error) {
+		last, _, _, err = m.owners.Standing(ctx, key)
+		return err
+	})
 	if err == nil {
 		s, err = f.await(ctx, last)
 	}

@@ -368,3 +368,20 @@ func TestObserverOfDeadServer(t *testing.T) {
 		})
 	}
 }
+
+// TestFollowTriesAgain: an observer is not told that the database has failed once when it was looked where a session is.
+func TestFollowTriesAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGroup(t, limits.Limits{})
+		g.bus = newMemBus()
+		slow := chatter(func() time.Duration { return time.Second })
+		a, b := g.join("a", slow), g.join("b", slow)
+		id := a.start(session.Request{}).SessionID()
+		b.owns.Blind(io.ErrUnexpectedEOF)
+		w, err := b.m.WatchSession(t.Context(), id, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.Close()
+	})
+}

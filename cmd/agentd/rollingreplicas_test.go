@@ -37,11 +37,13 @@ func (b *balancer) set(replicas ...*served) {
 	}
 }
 
-func (b *balancer) next() string {
+// dial connects to the next replica. set waits for it.
+func (b *balancer) dial(ctx context.Context) (net.Conn, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.count++
-	return b.to[b.count%len(b.to)]
+	var d net.Dialer
+	return d.DialContext(ctx, "tcp", b.to[b.count%len(b.to)])
 }
 
 // balance starts a balancer, which ends with the test.
@@ -64,17 +66,16 @@ func balance(t *testing.T) *balancer {
 			if err != nil {
 				return
 			}
-			serving.Go(func() { pass(t.Context(), in, b.next()) })
+			serving.Go(func() { b.pass(t.Context(), in) })
 		}
 	})
 	return b
 }
 
-// pass connects a connection to an address until either side ends.
-func pass(ctx context.Context, in net.Conn, to string) {
+// pass connects a connection to a replica until either side ends.
+func (b *balancer) pass(ctx context.Context, in net.Conn) {
 	defer func() { _ = in.Close() }()
-	var d net.Dialer
-	out, err := d.DialContext(ctx, "tcp", to)
+	out, err := b.dial(ctx)
 	if err != nil {
 		return
 	}

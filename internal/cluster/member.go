@@ -178,15 +178,38 @@ func (m *Member) IsFirst() bool {
 	return place == 0 && time.Now().Before(m.doubtAtLocked())
 }
 
-// Drain says to the others that this member takes no more sessions. Due returns none from then on.
+// Drain says to the others that this member takes no more sessions. Due returns none from then on. It looks at the
+// others too: whoever is to do what this member does not begin may have joined since the last beat.
 func (m *Member) Drain(ctx context.Context) error {
 	m.mu.Lock()
 	m.draining = true
 	id := m.id
 	m.mu.Unlock()
 	_, err := m.cfg.DB.Exec(ctx, `UPDATE replicas SET draining = true WHERE id = $1`, id)
+	if err == nil {
+		err = m.lookAgain(ctx)
+	}
 	if err != nil {
 		return fmt.Errorf("cluster: drain: %w", err)
+	}
+	return nil
+}
+
+// lookAgain looks at all members between two beats.
+func (m *Member) lookAgain(ctx context.Context) error {
+	began := time.Now()
+	rows, err := m.cfg.DB.Query(ctx, membersQuery, int64(lockClass))
+	if err != nil {
+		return err
+	}
+	all, err := pgx.CollectRows(rows, scanReplica)
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if began.After(m.view.looked) {
+		m.view.look(all, began, time.Now())
 	}
 	return nil
 }

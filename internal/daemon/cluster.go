@@ -375,15 +375,23 @@ func (d *Daemon) goAway(ctx context.Context) (done func()) {
 // forwardedLook is how often a shutdown looks whether streams are left.
 const forwardedLook = 20 * time.Millisecond
 
+// arrivalWait is how long a shutdown waits for the first requests of connections. Some clients open connections that
+// they do not use.
+const arrivalWait = time.Second
+
 // awaitForwarded waits for streams whose sessions other replicas have by now, until ctx ends: their clients know
-// nothing of other servers.
+// nothing of other servers. So it does for streams that are about to be opened.
 func (d *Daemon) awaitForwarded(ctx context.Context) {
 	if d.replica == nil {
 		return
 	}
 	look := time.NewTicker(forwardedLook)
 	defer look.Stop()
-	for d.server.Streams() > 0 {
+	for begun := time.Now(); ; {
+		// In this order: a connection becomes a stream, not the other way.
+		if arrive := d.arrivals.count() > 0 && time.Since(begun) < arrivalWait; !arrive && d.server.Streams() == 0 {
+			return
+		}
 		select {
 		case <-ctx.Done():
 			return

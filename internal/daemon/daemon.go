@@ -84,6 +84,7 @@ type Daemon struct {
 
 	counting counting    // of sessions and turns
 	requests gate        // those that are being served, of any kind
+	arrivals arrivals    // connections without a request yet, of a replica
 	broken   atomic.Bool // the store has failed for good
 
 	mu       sync.Mutex   // protects the fields below
@@ -188,7 +189,10 @@ func Open(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 	if d.server, err = server.New(d.serverConfig(&cfg)); err != nil {
 		return nil, err
 	}
-	d.http = newHTTPServer(&cfg, d.requests.guard(d.guarded(d.server.Handler())))
+	d.http = newHTTPServer(&cfg, d.requests.guard(d.arrivals.guard(d.guarded(d.server.Handler()))))
+	if d.replica != nil {
+		d.arrivals.watch(d.http)
+	}
 	logModels(d.log, now)
 	return d, nil
 }

@@ -1,9 +1,12 @@
 package daemon_test
 
 import (
+	"context"
+	"errors"
 	"net"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -175,5 +178,47 @@ func TestOneView(t *testing.T) {
 		if !slices.Contains(actions, want) {
 			t.Errorf("the audit trail has no %s: %v", want, actions)
 		}
+	}
+}
+
+// TestArrival: a client whose connection a replica has taken before it stops, and that sends its first request after
+// that, is not refused.
+func TestArrival(t *testing.T) {
+	t.Parallel()
+	r := startReplicas(t, 2, daemon.Config{})
+	leaving, addr := r.each[0], strings.TrimPrefix(r.each[0].URL(), "http://")
+	var d net.Dialer
+	conn, err := d.DialContext(t.Context(), "tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Connections are taken by turns: that one has been when this one is answered.
+	call(t, service(t, leaving).ListSessions, &agentdv1.ListSessionsRequest{})
+	stopped := make(chan error, 1)
+	go func() { stopped <- leaving.Shutdown(t.Context()) }()
+	for {
+		other, err := d.DialContext(t.Context(), "tcp", addr)
+		if err != nil {
+			break
+		}
+		_ = other.Close()
+	}
+	h := h2c(t)
+	h.Transport.(*http.Transport).DialContext = func(context.Context, string, string) (net.Conn, error) { return conn, nil }
+	stream := agentdv1connect.NewAgentdClient(h, leaving.URL()).Run(t.Context())
+	if err := stream.Send(execute(llm("root", "echo"), "hi")); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		m, err := stream.Receive()
+		if err != nil || m.GetError() != nil {
+			t.Fatalf("the turn: %v, %v", m, err)
+		}
+		if m.GetEnd() != nil {
+			break
+		}
+	}
+	if err := errors.Join(stream.CloseRequest(), stream.CloseResponse(), <-stopped); err != nil {
+		t.Error(err)
 	}
 }

@@ -439,9 +439,9 @@ func (f *fleet) complaints() []string {
 	return out
 }
 
-// database opens the database, which no replica has open.
+// database opens the database once the server has noticed that all connections of replicas have ended.
 func (f *fleet) database() *postgres.Store {
-	db, err := postgres.Open(f.t.Context(), f.url, postgres.Config{Alone: true})
+	db, err := postgres.Open(f.t.Context(), f.url, postgres.Config{Alone: true, AloneWait: 30 * time.Second})
 	if err != nil {
 		f.t.Fatal(err)
 	}

@@ -6,6 +6,7 @@
 package memowners
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -46,6 +47,7 @@ type Replica struct {
 	claims   int
 	refused  int   // appends that were fenced
 	cut      error // what claims and releases return
+	blind    error // what the next call of Standing returns
 }
 
 // New returns a group without servers over a store.
@@ -214,12 +216,20 @@ func (r *Replica) Owner(_ context.Context, key string) (string, error) {
 	return h.owner.address, nil
 }
 
+// Blind has the next call of Standing fail.
+func (r *Replica) Blind(err error) {
+	r.g.mu.Lock()
+	defer r.g.mu.Unlock()
+	r.blind = err
+}
+
 // Standing implements session.Owners.
 func (r *Replica) Standing(ctx context.Context, key string) (last int64, owned, purged bool, err error) {
 	r.g.mu.Lock()
 	defer r.g.mu.Unlock()
-	if r.cut != nil {
-		return 0, false, false, r.cut
+	if err = cmp.Or(r.cut, r.blind); err != nil {
+		r.blind = nil
+		return 0, false, false, err
 	}
 	info, err := r.g.raw.Info(ctx, key)
 	if err != nil {
