@@ -124,6 +124,7 @@ type commands struct {
 	Erase        eraseCmd        `cmd:"" help:"Erase all that a database has of a tenant or a user."`
 	Encryption   encryptionCmd   `cmd:"" help:"Make encryption keys, and encrypt a database anew."`
 	Audit        auditCmd        `cmd:"" help:"List who did what, when, and from where."`
+	Webhooks     webhooksCmd     `cmd:"" help:"Look at what webhooks were not told, and send it again."`
 	Models       modelsCmd       `cmd:"" help:"List the models that the daemon knows."`
 	Backup       backupCmd       `cmd:"" help:"Copy the database to a file, also while a daemon runs."`
 	Restore      restoreCmd      `cmd:"" help:"Put a backup in the place of the database of a stopped daemon."`

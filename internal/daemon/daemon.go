@@ -27,6 +27,7 @@ import (
 	"github.com/apzuk3/agentd/internal/sealed"
 	"github.com/apzuk3/agentd/internal/share"
 	"github.com/apzuk3/agentd/internal/telemetry"
+	"github.com/apzuk3/agentd/internal/webhook"
 	"github.com/apzuk3/agentd/server"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/principal"
@@ -78,6 +79,8 @@ type Daemon struct {
 	streams  atomic.Pointer[share.Places]    // those of replica, for what the member says
 	managed  atomic.Pointer[session.Manager] // manager, for what the member says
 	sealer   atomic.Pointer[sealed.Ring]     // ring, for the same
+	kept     store.Store                     // store, or what seals what it writes
+	sender   atomic.Pointer[webhook.Sender]  // nil before Start, and without a ledger
 
 	reloading sync.Mutex // held while Reload works; taken before mu
 	live      atomic.Pointer[live]
@@ -112,8 +115,8 @@ func Open(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 	cfg = cfg.WithDefaults()
 	d := &Daemon{cfg: cfg, log: cfg.Logger, failed: make(chan error, 3)}
 	d.metrics = telemetry.New(telemetry.Config{
-		Replicas: d.seenReplicas,
-		Version:  cfg.Version, Counts: d.counts, Breakers: d.breakers, Bus: d.busState, Logger: cfg.Logger,
+		Replicas: d.seenReplicas, Webhooks: d.hookCounts,
+		Version: cfg.Version, Counts: d.counts, Breakers: d.breakers, Bus: d.busState, Logger: cfg.Logger,
 	})
 	now, err := d.newLive(cfg, nil)
 	if err != nil {
@@ -148,14 +151,16 @@ func Open(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 			err = errors.Join(err, d.closeRecorder())
 		}
 	}()
-	kept, err := d.sealedStore(ctx)
-	if err != nil {
+	if d.kept, err = d.sealedStore(ctx); err != nil {
 		return nil, err
 	}
 	if err := d.openAuth(); err != nil {
 		return nil, err
 	}
 	d.openTrail()
+	if err := d.checkHooks(); err != nil {
+		return nil, err
+	}
 	if err := d.openRecorder(); err != nil {
 		return nil, err
 	}
@@ -174,7 +179,7 @@ func Open(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 		return nil, err
 	}
 	turns := session.Config{
-		Store: d.withoutPayloads(d.traced(d.metrics.Store(kept))), Runner: d.tracedRunner(),
+		Store: d.withoutPayloads(d.notifying(d.traced(d.metrics.Store(d.kept)))), Runner: d.tracedRunner(),
 		Logger: cfg.Logger, Limits: now.turns,
 		OnFatal: d.storeFailed, OnToolResult: d.metrics.ToolAnswered, Agent: d.agentTree(), Owners: d.owners(),
 		Slices: d.slices(), Front: cfg.Beside.Front,
@@ -353,6 +358,7 @@ func (d *Daemon) Start(ctx context.Context) error {
 		return errors.Join(fmt.Errorf("daemon: recover open turns: %w", err), closeListener(l))
 	}
 	d.started = true
+	d.startSender()
 	if d.ledger != nil && d.cfg.Store == nil && d.cfg.DataDir != Memory { // others may write beside
 		var ctx context.Context
 		ctx, d.stopErasing = context.WithCancel(context.Background())
@@ -479,6 +485,7 @@ func (d *Daemon) Shutdown(ctx context.Context) error {
 		errs = append(errs, fmt.Errorf("daemon: %d streams did not end within %v", d.server.Streams(), 2*streamsGrace))
 	}
 	goneAway()
+	d.stopSender()
 	d.served.Wait()
 	if n := d.requests.close(streamsGrace); n > 0 {
 		errs = append(errs, fmt.Errorf("daemon: %d requests did not end within %v", n, streamsGrace))
