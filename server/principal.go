@@ -154,6 +154,10 @@ var rights = map[string]principal.Role{
 	agentdv1connect.SessionServiceArchiveAgentProcedure:       principal.Caller,
 	agentdv1connect.SessionServiceDeleteAgentProcedure:        principal.Caller,
 	agentdv1connect.SessionServiceCreateSessionTokenProcedure: principal.Caller,
+	agentdv1connect.ScheduleServiceCreateProcedure:            principal.Caller,
+	agentdv1connect.ScheduleServiceGetProcedure:               principal.Observer,
+	agentdv1connect.ScheduleServiceListProcedure:              principal.Observer,
+	agentdv1connect.ScheduleServiceDeleteProcedure:            principal.Caller,
 }
 
 // mayCall refuses a method that is not for the principal.

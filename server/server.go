@@ -25,10 +25,11 @@ type Server struct {
 	log     *slog.Logger
 	rules   *protorules.Rules
 	handler http.Handler
-	drain   context.Context    //nolint:containedctx // ends when Drain is called
-	ended   context.Context    //nolint:containedctx // ends when End is called, or Drain if there are no other servers
-	stop    context.CancelFunc // of drain
-	end     context.CancelFunc // of ended
+	own     agentdv1connect.SessionServiceClient // calls itself, see StartTurn
+	drain   context.Context                      //nolint:containedctx // ends when Drain is called
+	ended   context.Context                      //nolint:containedctx // ends when End is called, or Drain if there are no other servers
+	stop    context.CancelFunc                   // of drain
+	end     context.CancelFunc                   // of ended
 	inbox   *inbox
 	outbox  *outbox
 	tenants *tenants
@@ -95,13 +96,16 @@ func (s *Server) routes() (http.Handler, error) {
 	path, sessions := agentdv1connect.NewSessionServiceHandler(&sessionService{s}, opts...)
 	sessions = s.exchange(withExplanations(sessions))
 	mux.Handle(path, s.crossOrigin(s.observed(s.authenticated(sessions))))
+	s.own = newOwn(s, sessions)
+	path, kept := agentdv1connect.NewScheduleServiceHandler(&scheduleService{s}, opts...)
+	mux.Handle(path, s.crossOrigin(s.observed(s.authenticated(s.exchange(withExplanations(kept))))))
 
 	opts = othersOptions()
 	path, health := grpchealth.NewHandler(healthChecker{s}, opts...)
 	mux.Handle(path, s.short(health))
 	if !s.now().NoReflection {
 		reflector := grpcreflect.NewStaticReflector(agentdv1connect.AgentdName, agentdv1connect.SessionServiceName,
-			grpchealth.HealthV1ServiceName)
+			agentdv1connect.ScheduleServiceName, grpchealth.HealthV1ServiceName)
 		path, reflection := grpcreflect.NewHandlerV1(reflector, opts...)
 		mux.Handle(path, s.authenticated(s.short(reflection)))
 		path, reflection = grpcreflect.NewHandlerV1Alpha(reflector, opts...)

@@ -117,6 +117,7 @@ type commands struct {
 	Sessions     sessionsCmd     `cmd:"" help:"Look at sessions and change them."`
 	Turns        turnsCmd        `cmd:"" help:"Look at turns and cancel them."`
 	Interactions interactionsCmd `cmd:"" help:"Answer what turns ask of people."`
+	Schedules    schedulesCmd    `cmd:"" help:"Have the daemon start prompts by itself, and look at them."`
 	Agents       agentsCmd       `cmd:"" help:"Keep agents on the daemon, and look at them."`
 	State        stateCmd        `cmd:"" help:"List and remove the state that sessions share."`
 	Keys         keysCmd         `cmd:"" help:"Make, list and revoke the API keys of callers."`

@@ -24,6 +24,7 @@ import (
 	"github.com/apzuk3/agentd/internal/ledger"
 	"github.com/apzuk3/agentd/internal/models/record"
 	"github.com/apzuk3/agentd/internal/otlp"
+	"github.com/apzuk3/agentd/internal/schedule"
 	"github.com/apzuk3/agentd/internal/sealed"
 	"github.com/apzuk3/agentd/internal/share"
 	"github.com/apzuk3/agentd/internal/telemetry"
@@ -68,19 +69,21 @@ type Daemon struct {
 	exporter *otlp.Exporter
 	spans    *otlp.Spans
 	// recorder is nil unless model calls are recorded.
-	recorder *record.Recorder
-	tls      *tls.Config // nil without a certificate
-	auth     *auth.Authenticator
-	ledger   ledger.Ledger // nil if the store has no place for one
-	trail    *audit.Trail  // nil without a ledger
-	ring     *sealed.Ring  // nil unless the database is encrypted
-	replica  *replica      // nil for a daemon that is alone
-	owner    atomic.Pointer[cluster.Member]
-	streams  atomic.Pointer[share.Places]    // those of replica, for what the member says
-	managed  atomic.Pointer[session.Manager] // manager, for what the member says
-	sealer   atomic.Pointer[sealed.Ring]     // ring, for the same
-	kept     store.Store                     // store, or what seals what it writes
-	sender   atomic.Pointer[webhook.Sender]  // nil before Start, and without a ledger
+	recorder  *record.Recorder
+	tls       *tls.Config // nil without a certificate
+	auth      *auth.Authenticator
+	ledger    ledger.Ledger // nil if the store has no place for one
+	trail     *audit.Trail  // nil without a ledger
+	ring      *sealed.Ring  // nil unless the database is encrypted
+	replica   *replica      // nil for a daemon that is alone
+	owner     atomic.Pointer[cluster.Member]
+	streams   atomic.Pointer[share.Places]    // those of replica, for what the member says
+	managed   atomic.Pointer[session.Manager] // manager, for what the member says
+	sealer    atomic.Pointer[sealed.Ring]     // ring, for the same
+	schedules *schedule.Registry              // nil without a ledger
+	driver    atomic.Pointer[schedule.Driver] // nil before Start, and without a ledger
+	kept      store.Store                     // store, or what seals what it writes
+	sender    atomic.Pointer[webhook.Sender]  // nil before Start, and without a ledger
 
 	reloading sync.Mutex // held while Reload works; taken before mu
 	live      atomic.Pointer[live]
@@ -175,6 +178,7 @@ func Open(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 		CompactAt: cfg.CompactAt,
 	})
 	d.openAgents()
+	d.openSchedules()
 	if err := d.openExporter(); err != nil {
 		return nil, err
 	}
@@ -360,6 +364,7 @@ func (d *Daemon) Start(ctx context.Context) error {
 	}
 	d.started = true
 	d.startSender()
+	d.startDriver()
 	if d.ledger != nil && d.cfg.Store == nil && d.cfg.DataDir != Memory { // others may write beside
 		var ctx context.Context
 		ctx, d.stopErasing = context.WithCancel(context.Background())
@@ -459,6 +464,7 @@ func (d *Daemon) Shutdown(ctx context.Context) error {
 		d.stopErasing()
 	}
 	d.mu.Unlock()
+	d.stopDriver()
 	// The request that met the failure of the store may still wait for its reply.
 	replying := d.requests.inside() > 0 || d.broken.Load()
 	d.drainReplica()

@@ -9,7 +9,7 @@ CREATE TABLE goose_db_version (
     tstamp     TIMESTAMP DEFAULT (datetime('now'))
 );
 INSERT INTO goose_db_version (version_id, is_applied) VALUES
-    (0, 1), (1, 1), (2, 1), (3, 1), (4, 1), (5, 1), (6, 1), (7, 1), (8, 1), (9, 1), (10, 1), (11, 1), (12, 1), (13, 1), (14, 1), (15, 1), (16, 1), (17, 1), (18, 1), (19, 1), (20, 1), (21, 1), (22, 1);
+    (0, 1), (1, 1), (2, 1), (3, 1), (4, 1), (5, 1), (6, 1), (7, 1), (8, 1), (9, 1), (10, 1), (11, 1), (12, 1), (13, 1), (14, 1), (15, 1), (16, 1), (17, 1), (18, 1), (19, 1), (20, 1), (21, 1), (22, 1), (23, 1);
 
 CREATE TABLE sessions (
     id          TEXT    NOT NULL PRIMARY KEY,
@@ -313,3 +313,22 @@ CREATE TABLE notices (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX notices_due ON notices (hook, state, due);
 CREATE INDEX notices_session ON notices (session_id);
+
+-- Prompts that a server starts by itself, see package schedule; what a run starts is an object of the ledger. Times are
+-- microseconds since 1970, 0 for none: next_at is that of the next run, due when it is tried.
+CREATE TABLE schedules (
+    tenant     TEXT    NOT NULL,
+    id         TEXT    NOT NULL,
+    maker      TEXT    NOT NULL,
+    session_id TEXT    NOT NULL,
+    timing     TEXT    NOT NULL,
+    created_at INTEGER NOT NULL,
+    next_at    INTEGER NOT NULL,
+    due        INTEGER NOT NULL,
+    last_at    INTEGER NOT NULL,
+    last_turn  TEXT    NOT NULL,
+    last_error TEXT    NOT NULL,
+    runs       INTEGER NOT NULL,
+    PRIMARY KEY (tenant, id)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX schedules_due ON schedules (due) WHERE due > 0;
