@@ -123,7 +123,8 @@ func (c *Client) CreateSchedule(
 		req.Timing = &agentdv1.CreateScheduleRequest_At{At: timestamppb.New(def.At)}
 	}
 	if given != 1 || def.Zone != "" && def.Cron == "" {
-		return nil, errorf(ErrInvalidRequest, "client.ScheduleDefinition needs one of Cron, with a Zone or without, Every and At")
+		return nil, errorf(ErrInvalidRequest,
+			"client.ScheduleDefinition needs one of Cron, with a Zone or without, Every and At")
 	}
 	resp, err := unary(ctx, c, opts, c.schedules.Create, req)
 	return scheduleOf(resp.GetSchedule()), err

@@ -91,8 +91,8 @@ func (s *scheduleService) Delete(
 	return connect.NewResponse(&agentdv1.DeleteScheduleResponse{}), nil
 }
 
-// StartTurn starts a turn for the principal of the context, as CreateTurn does for a caller, at whichever server has the
-// session, and returns its id. Its errors are *fault.Error. It is for what a server does by itself.
+// StartTurn starts a turn for the principal of the context, as CreateTurn does for a caller, at whichever server has
+// the session, and returns its id. Its errors are *fault.Error. It is for what a server does by itself.
 func (s *Server) StartTurn(ctx context.Context, ex *agentdv1.RunRequest_ExecuteRequest) (string, error) {
 	resp, err := s.own.CreateTurn(ctx, connect.NewRequest(&agentdv1.CreateTurnRequest{Execute: ex}))
 	if err == nil {

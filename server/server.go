@@ -25,14 +25,16 @@ type Server struct {
 	log     *slog.Logger
 	rules   *protorules.Rules
 	handler http.Handler
-	own     agentdv1connect.SessionServiceClient // calls itself, see StartTurn
-	drain   context.Context                      //nolint:containedctx // ends when Drain is called
-	ended   context.Context                      //nolint:containedctx // ends when End is called, or Drain if there are no other servers
-	stop    context.CancelFunc                   // of drain
-	end     context.CancelFunc                   // of ended
+	drain   context.Context    //nolint:containedctx // ends when Drain is called
+	ended   context.Context    //nolint:containedctx // ends when End is called, or Drain if there are no other servers
+	stop    context.CancelFunc // of drain
+	end     context.CancelFunc // of ended
 	inbox   *inbox
 	outbox  *outbox
 	tenants *tenants
+	// own calls the server itself, see StartTurn.
+	own agentdv1connect.SessionServiceClient
+
 	replays chan struct{} // holds a token for each turn that is run again
 
 	mu      sync.Mutex

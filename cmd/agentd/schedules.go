@@ -19,13 +19,13 @@ type schedulesCmd struct {
 
 type schedulesCreateCmd struct {
 	daemonFlags `embed:""`
-	Words       []string      `arg:"" name:"FILE PROMPT" help:"A file with an agent, unless --agent or --session names one, and what each run is told."`
-	ID          string        `name:"id" noenv:"" placeholder:"ID" help:"What it is to be called. Default: the daemon names it."`
-	Cron        string        `noenv:"" placeholder:"TIMES" help:"Minute, hour, day of the month, month, day of the week: '30 2 * * 1-5'; or @daily."`
-	Zone        string        `noenv:"" placeholder:"ZONE" help:"The zone of --cron, such as Europe/Berlin. Default: UTC."`
+	Words       []string      `arg:"" name:"FILE PROMPT" help:"${schedules_words}"`
+	ID          string        `name:"id" noenv:"" placeholder:"ID" help:"${schedules_id}"`
+	Cron        string        `noenv:"" placeholder:"TIMES" help:"${schedules_cron}"`
+	Zone        string        `noenv:"" placeholder:"ZONE" help:"${schedules_zone}"`
 	Every       time.Duration `noenv:"" placeholder:"DURATION" help:"The time from one run to the next, at least 10s."`
 	At          timeFlag      `noenv:"" placeholder:"TIME" help:"Run once: 2026-01-31T08:00:00Z, or 30m from now."`
-	Agent       *agentFlag    `noenv:"" placeholder:"AGENT" help:"An agent that the daemon keeps, NAME or NAME@VERSION."`
+	Agent       *agentFlag    `noenv:"" placeholder:"AGENT" help:"${schedules_agent}"`
 	Session     string        `noenv:"" placeholder:"ID" help:"The session of the runs. Default: one of its own."`
 }
 
@@ -114,7 +114,8 @@ type schedulesListCmd struct {
 
 // Help is shown below the flags.
 func (*schedulesListCmd) Help() string {
-	return "Examples:\n\n  agentd schedules list\n\n  agentd schedules list --json | jq -r 'select(.last_error != null) | .id'"
+	return "Examples:\n\n  agentd schedules list\n\n" +
+		"  agentd schedules list --json | jq -r 'select(.lastError != null) | .id'"
 }
 
 // Run lists schedules.

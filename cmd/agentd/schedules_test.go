@@ -40,7 +40,7 @@ func ranOnce(t *testing.T, c *client.Client, id string) {
 			continue
 		}
 		n := 0
-		for turn, err := range c.Session(s.SessionID).Turns(t.Context()) {
+		for turn, err := range c.Session(s.SessionID).Turns(t.Context(), client.TurnFilter{}) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -92,8 +92,8 @@ func TestSchedules(t *testing.T) {
 	}
 	var made struct {
 		ID        string `json:"id"`
-		NextTime  string `json:"next_time"`
-		SessionID string `json:"session_id"`
+		NextTime  string `json:"nextTime"`
+		SessionID string `json:"sessionId"`
 	}
 	text := command("create", "--id", "nightly", "--cron", "30 2 * * *", "--zone", "Europe/Berlin",
 		"../../examples/agents/greeter.yaml", "Say", "hi")
@@ -139,7 +139,7 @@ func TestSchedulesOfReplicas(t *testing.T) {
 	first, second := replica(t, env), replica(t, env)
 	c := client.New(second.url)
 	t.Cleanup(c.CloseIdleConnections)
-	make := func(id string, at time.Time) {
+	schedule := func(id string, at time.Time) {
 		_, err := c.CreateSchedule(t.Context(), client.ScheduleDefinition{
 			ID: id, At: at, Agent: agent("scripted/hello"), Prompt: "hi",
 		})
@@ -147,9 +147,9 @@ func TestSchedulesOfReplicas(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	make("now", time.Now())
+	schedule("now", time.Now())
 	ranOnce(t, c, "now")
-	make("later", time.Now().Add(time.Second))
+	schedule("later", time.Now().Add(time.Second))
 	first.signal(syscall.SIGKILL)
 	first.wait()
 	ranOnce(t, c, "later")

@@ -154,7 +154,8 @@ func (c *webhooksDeadCmd) Run(p *process) error {
 			out := json.NewEncoder(p.stdout)
 			return l.DeadLetters(ctx, c.Webhook, func(d *daemon.DeadLetter) error {
 				return out.Encode(letterLine{
-					d.ID, d.Hook, d.Event, d.Tenant, d.Session, d.Turn, d.Interaction, d.At, d.Died, d.Attempts, d.Error,
+					d.ID, d.Hook, d.Event, d.Tenant, d.Session, d.Turn, d.Interaction, d.At, d.Died,
+					d.Attempts, d.Error,
 				})
 			})
 		}

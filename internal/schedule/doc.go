@@ -1,5 +1,5 @@
-// Package schedule is a part of agentd, not an API: it keeps prompts that a server starts by itself, and starts them when
-// their time comes.
+// Package schedule is a part of agentd, not an API: it keeps prompts that a server starts by itself, and starts them
+// when their time comes.
 //
 // # The rule
 //

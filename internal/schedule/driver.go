@@ -24,7 +24,8 @@ const (
 	atOnce = 16
 	// startTimeout bounds the start of a run, storeTimeout a use of the database.
 	startTimeout, storeTimeout = 30 * time.Second, 30 * time.Second
-	// busyWait is how long a run waits whose session is busy until it is tried again, failedWait one that cannot start now.
+	// busyWait is how long a run waits whose session is busy until it is tried again, failedWait one that cannot start
+	// now.
 	busyWait, failedWait = 5 * time.Second, 30 * time.Second
 	// errorBytes bounds the text of an error that is kept.
 	errorBytes = 500
@@ -120,9 +121,7 @@ func (d *Driver) round(ctx context.Context) (wait time.Duration, err error) {
 			break // the others are later
 		}
 		wg.Go(func() { errs[i] = d.start(ctx, &all[i]) })
-		if i == atOnce-1 {
-			wait = 0
-		}
+		wait = 0 // what has become of it says when it is due again
 	}
 	wg.Wait()
 	return wait, errors.Join(errs...)

@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -72,7 +73,8 @@ func told(r *row, ex *agentdv1.RunRequest_ExecuteRequest) *agentdv1.Schedule {
 // checkExecute refuses what a schedule does not start.
 func (g *Registry) checkExecute(ctx context.Context, ex *agentdv1.RunRequest_ExecuteRequest) error {
 	for field, set := range map[string]bool{
-		"turn_id": ex.GetTurnId() != "", "idempotency_key": ex.GetIdempotencyKey() != "", "on_busy": ex.GetOnBusy() != 0,
+		"turn_id": ex.GetTurnId() != "", "idempotency_key": ex.GetIdempotencyKey() != "",
+		"on_busy":       ex.GetOnBusy() != 0,
 		"on_disconnect": ex.GetOnDisconnect() != 0, "disconnect_grace": ex.GetDisconnectGrace() != nil,
 		"fork": ex.GetFork(), "create": ex.GetCreate(),
 	} {
@@ -86,7 +88,8 @@ func (g *Registry) checkExecute(ctx context.Context, ex *agentdv1.RunRequest_Exe
 		return fault.Errorf(fault.Invalid, "execute.user_prompt is empty: a turn needs something to respond to").
 			Breaking("execute.user_prompt", fault.RuleRequired)
 	case ex.GetAgent() == nil && ex.GetAgentRef() == nil && ex.GetSessionId() == "":
-		return fault.Errorf(fault.Invalid, "execute needs an agent, an agent_ref, or the session_id of a session that has one").
+		return fault.Errorf(fault.Invalid,
+			"execute needs an agent, an agent_ref, or the session_id of a session that has one").
 			Breaking("execute.agent", fault.RuleRequired)
 	case ex.GetSessionId() != "" && !idRule.MatchString(ex.GetSessionId()):
 		return fault.Errorf(fault.Invalid, "execute.session_id: the id of a session has 1 to 128 of A-Z, a-z, 0-9 and "+
@@ -125,7 +128,8 @@ func (g *Registry) Create(
 	case err != nil:
 		return nil, err
 	case len(content) > mostBytes:
-		return nil, fault.Errorf(fault.LimitExceeded, "execute takes %d bytes, at most %d are allowed", len(content), mostBytes).
+		return nil, fault.Errorf(fault.LimitExceeded, "execute takes %d bytes, at most %d are allowed",
+			len(content), mostBytes).
 			Breaking("execute", fault.RuleRange).Over("schedule_bytes", mostBytes, len(content))
 	}
 	by := principal.Of(ctx)
@@ -189,8 +193,9 @@ func (g *Registry) repeated(ctx context.Context, before, r *row, content []byte)
 	}
 	same := before.timing.Cron == r.timing.Cron && before.timing.Zone == r.timing.Zone &&
 		before.timing.Every == r.timing.Every && before.timing.At.Equal(r.timing.At) && before.maker == r.maker
-	if err != nil || !same || string(o.Data) != string(content) {
-		return nil, fault.Errorf(fault.Conflict, "there is a schedule %q that says something else: delete it first", r.id).
+	if err != nil || !same || !bytes.Equal(o.Data, content) {
+		return nil, fault.Errorf(fault.Conflict, "there is a schedule %q that says something else: delete it first",
+			r.id).
 			Breaking("id", fault.RuleConflict)
 	}
 	ex := new(agentdv1.RunRequest_ExecuteRequest)
@@ -241,7 +246,8 @@ func (g *Registry) List(
 ) (out []*agentdv1.Schedule, next string, err error) {
 	after, err := base64.RawURLEncoding.DecodeString(token)
 	if err != nil {
-		return nil, "", fault.Errorf(fault.Invalid, "page_token is none of this list: send the next_page_token of the page before").
+		return nil, "", fault.Errorf(fault.Invalid,
+			"page_token is none of this list: send the next_page_token of the page before").
 			Breaking("page_token", fault.RuleFormat)
 	}
 	all, err := g.table.page(ctx, principal.Of(ctx).Tenant, string(after), limit+1)

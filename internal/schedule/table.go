@@ -60,7 +60,8 @@ func ofMicros(n int64) time.Time {
 func scan(from interface{ Scan(...any) error }) (r row, err error) {
 	var timing string
 	var created, next, due, last int64
-	err = from.Scan(&r.tenant, &r.id, &r.maker, &r.session, &timing, &created, &next, &due, &last, &r.turn, &r.err, &r.runs)
+	err = from.Scan(&r.tenant, &r.id, &r.maker, &r.session, &timing, &created, &next, &due, &last, &r.turn, &r.err,
+		&r.runs)
 	r.created, r.next, r.due, r.last = ofMicros(created), ofMicros(next), ofMicros(due), ofMicros(last)
 	if err == nil {
 		err = json.Unmarshal([]byte(timing), &r.timing)
@@ -120,8 +121,8 @@ func (t table) add(ctx context.Context, r *row, most int) error {
 	}
 	err = t.db.Transact(ctx, func(ctx context.Context, c *sql.Conn) error {
 		var all, same int
-		err := c.QueryRowContext(ctx, `SELECT count(*), count(CASE WHEN id = $1 THEN 1 END) FROM schedules WHERE tenant = $2`,
-			r.id, r.tenant).Scan(&all, &same)
+		err := c.QueryRowContext(ctx, `SELECT count(*), count(CASE WHEN id = $1 THEN 1 END) FROM schedules
+			WHERE tenant = $2`, r.id, r.tenant).Scan(&all, &same)
 		switch {
 		case err != nil:
 			return err

@@ -56,7 +56,8 @@ func (t *timing) times(begun time.Time) (times, error) {
 	zone, err := time.LoadLocation(t.Zone)
 	if err != nil || t.Zone == "Local" {
 		return nil, fault.Errorf(fault.Invalid,
-			"cron.time_zone %.64q is no zone of the IANA database: want one such as Europe/Berlin, or none for UTC", t.Zone).
+			"cron.time_zone %.64q is no zone of the IANA database: want one such as Europe/Berlin, or none for UTC",
+			t.Zone).
 			Breaking("cron.time_zone", fault.RuleFormat)
 	}
 	refuse := func(why string) error {
@@ -113,8 +114,8 @@ type interval struct {
 }
 
 func (i interval) next(after time.Time) time.Time {
-	n := after.Sub(i.begun) / i.every
-	return i.begun.Add(max(n+1, 1) * i.every)
+	n := max(int64(after.Sub(i.begun)/i.every)+1, 1)
+	return i.begun.Add(time.Duration(n * int64(i.every)))
 }
 
 // starBit is set in a field of an expression that is *.

@@ -69,7 +69,7 @@ var (
 	takeoversDesc = desc("agentd_takeovers_total", "Sessions that this replica has taken over from dead ones.")
 	dueDesc       = desc("agentd_due_sessions", "Sessions that must go on and that no replica owns.")
 	oldestDueDesc = desc("agentd_due_oldest_seconds", "How long the oldest of them has waited.")
-	hooksDesc     = desc("agentd_webhook_notices", "What webhooks are still to be told, or was given up.", "hook", "state")
+	hooksDesc     = desc("agentd_webhook_notices", "What webhooks are to be told, or was given up.", "hook", "state")
 	hookAgeDesc   = desc("agentd_webhook_oldest_seconds", "How long the oldest notice of a webhook has waited.", "hook")
 )
 

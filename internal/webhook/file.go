@@ -144,7 +144,7 @@ func (p *parser) hook(of yamlfile.Pair) Hook {
 	} else {
 		p.checkURL(at.Pos, string(h.URL), len(h.Allow) > 0)
 	}
-	h.Keys = append(present, before...)
+	h.Keys = slices.Concat(present, before)
 	return h
 }
 

@@ -41,8 +41,8 @@ type Letter struct {
 	Error    string
 }
 
-// Dead are dead letters, the newest first, of a hook or, if that is "", of all; those behind after, which is nil for the
-// first page.
+// Dead are dead letters, the newest first, of a hook or, if that is "", of all: those behind after, nil for the first
+// page.
 func (l Letters) Dead(ctx context.Context, hook string, after *Letter, limit int) ([]Letter, error) {
 	var before *delivery
 	if after != nil {

@@ -71,7 +71,7 @@ func (s *Store) marks(ctx context.Context, b *store.Batch) (out []fact, err erro
 	if b.Spent.Tokens == 0 && b.Spent.Cost == 0 {
 		return nil, nil
 	}
-	budget := record.Budget{}
+	var budget record.Budget
 	if b.Create != nil {
 		budget = b.Create.Budget
 	} else {

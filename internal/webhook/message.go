@@ -83,8 +83,8 @@ func cut(text string) string {
 	return strings.ToValidUTF8(text[:textBytes], "") + "…"
 }
 
-// compose makes the body of a notice; nil if the hook is not told of the session. What was purged of the session is left
-// out.
+// compose makes the body of a notice; nil if the hook is not told of the session. What was purged of the session is
+// left out.
 func (s *Sender) compose(ctx context.Context, h *Hook, d *delivery) (*message, error) {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
@@ -122,8 +122,8 @@ func (s *Sender) turn(ctx context.Context, h *Hook, d *delivery) (*turnData, err
 	} else if err != nil {
 		return nil, err
 	}
-	t, err := index.ReadTurn(row)
-	if err != nil {
+	t := new(index.Turn)
+	if err := t.Read(row); err != nil {
 		return nil, err
 	}
 	u := t.Usage
@@ -151,12 +151,12 @@ func (s *Sender) interaction(ctx context.Context, h *Hook, d *delivery) (*intera
 	} else if err != nil {
 		return nil, err
 	}
-	in, err := index.ReadInteraction(row)
-	if err != nil {
+	in := new(index.Interaction)
+	if err := in.Read(row); err != nil {
 		return nil, err
 	}
 	out := &interactionData{
-		ID: in.ID(), Kind: index.KindOf(in), Status: row.Status, ToolCallID: in.Call.ID, AgentPath: in.Call.Path,
+		ID: in.ID(), Kind: kindOf(in.Call.Asks.Kind.String()), Status: row.Status, ToolCallID: in.Call.ID, AgentPath: in.Call.Path,
 	}
 	if h.Content {
 		q := in.Call.Asks
@@ -164,6 +164,11 @@ func (s *Sender) interaction(ctx context.Context, h *Hook, d *delivery) (*intera
 		out.ToolName, out.ToolInput = in.Call.Name, cut(string(in.Call.Input))
 	}
 	return out, nil
+}
+
+// kindOf is the kind of a question as a word: approval, choice and so on.
+func kindOf(name string) string {
+	return strings.ToLower(strings.TrimPrefix(name, "INTERACTION_KIND_"))
 }
 
 // budget is what a notice says of a mark; nil if it says none.

@@ -85,19 +85,23 @@ func (q queue) next(ctx context.Context, hook string) (at time.Time, is bool, er
 	return at, is, within(err, "look for notices of hook %q", hook)
 }
 
-// take gives at most n notices of a hook that are due at a time to a holder, until another time.
-func (q queue) take(
-	ctx context.Context, hook, holder string, n int, at, until time.Time,
-) (out []delivery, err error) {
+// lease is who has notices from a time until another one.
+type lease struct {
+	holder    string
+	at, until time.Time
+}
+
+// take gives at most n notices of a hook that are due to a holder.
+func (q queue) take(ctx context.Context, hook string, n int, l lease) (out []delivery, err error) {
 	err = q.db.Transact(ctx, func(ctx context.Context, c *sql.Conn) error {
 		out, err = list(ctx, c, `SELECT `+columns+` FROM notices WHERE hook = $1 AND state = 0 AND due <= $2
-			ORDER BY due, id LIMIT $3`, hook, at.UnixMicro(), n)
+			ORDER BY due, id LIMIT $3`, hook, l.at.UnixMicro(), n)
 		for i := range out {
 			d := &out[i]
 			d.attempts++
 			if err == nil {
 				_, err = c.ExecContext(ctx, `UPDATE notices SET attempts = $2, due = $3, holder = $4 WHERE id = $1`,
-					d.ID, d.attempts, until.UnixMicro(), holder)
+					d.ID, d.attempts, l.until.UnixMicro(), l.holder)
 			}
 		}
 		return err
@@ -172,8 +176,9 @@ func (q queue) add(ctx context.Context, all []made) error {
 func (q queue) spent(ctx context.Context, from, to int64) (out map[string]record.Spent, err error) {
 	out = map[string]record.Spent{}
 	err = q.db.View(ctx, func(ctx context.Context, c *sql.Conn) (err error) {
-		rows, err := c.QueryContext(ctx, `SELECT tenant, CAST(sum(tokens) AS bigint), CAST(sum(cost) AS bigint) FROM spent
-			WHERE day BETWEEN $1 AND $2 AND tenant <> '' GROUP BY tenant`, from, to)
+		rows, err := c.QueryContext(ctx, `SELECT tenant, CAST(sum(tokens) AS bigint),
+			CAST(sum(cost) AS bigint) FROM spent WHERE day BETWEEN $1 AND $2 AND tenant <> '' GROUP BY tenant`,
+			from, to)
 		if err != nil {
 			return err
 		}

@@ -183,7 +183,7 @@ func (s *Sender) round(ctx context.Context, hooks []Hook) (wait time.Duration, e
 		}
 		var taken []delivery
 		err = s.within(ctx, func(ctx context.Context) (err error) {
-			taken, err = s.queue.take(ctx, h.Name, s.cfg.Holder, free, now, now.Add(h.Timeout+leaseMargin))
+			taken, err = s.queue.take(ctx, h.Name, free, lease{s.cfg.Holder, now, now.Add(h.Timeout + leaseMargin)})
 			return err
 		})
 		if err != nil {

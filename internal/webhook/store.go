@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/apzuk3/agentd/session/index"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
 )
@@ -102,8 +101,9 @@ func (s *Store) note(ctx context.Context, b *store.Batch) error {
 
 // notice is what a hook is told of a fact. Its id is the same whenever it is made of the same fact.
 func (f *fact) notice(hook, session string) store.Notice {
+	at := fmt.Sprint(f.rec.Seq, " ", f.rec.Time.UnixMicro())
 	return store.Notice{
-		ID:   noticeID(hook, session, fmt.Sprint(f.rec.Seq), fmt.Sprint(f.rec.Time.UnixMicro()), string(f.event), f.subject),
+		ID:   noticeID(hook, session, at, string(f.event), f.subject),
 		Hook: hook, Event: string(f.event), TurnID: f.turn, Subject: f.subject, Seq: f.rec.Seq, At: f.rec.Time,
 	}
 }
@@ -130,12 +130,15 @@ func ends(b *store.Batch) (out []fact) {
 	return out
 }
 
+// pending is the status of the row of a question that waits for a person.
+const pending = "pending"
+
 // questions are those that the records of a batch ask.
 func questions(b *store.Batch) (out []fact) {
 	for i := range b.Rows {
 		r := &b.Rows[i]
 		at := r.Seq - b.After - 1
-		if index.Asks(r) && at >= 0 && at < int64(len(b.Records)) {
+		if r.Kind == store.RowInteraction && r.Status == pending && at >= 0 && at < int64(len(b.Records)) {
 			out = append(out, fact{InteractionRequested, r.TurnID, r.ID, &b.Records[at]})
 		}
 	}

@@ -127,7 +127,7 @@ func turn(session string, created bool, budget record.Budget) []store.Batch {
 // noted are the notices of a database, by hook, event and subject.
 func noted(t *testing.T, db DB) (out []string) {
 	t.Helper()
-	all, err := queue{db}.take(t.Context(), "h", "test", 100, time.Now().Add(time.Hour), time.Now().Add(time.Hour))
+	all, err := queue{db}.take(t.Context(), "h", 100, lease{"test", time.Now().Add(time.Hour), time.Now()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -504,7 +504,7 @@ func TestTwoSenders(t *testing.T) {
 			}
 		}
 		now := time.Now()
-		dead, err := queue{db}.take(t.Context(), "h", "dead", 3, now, now.Add(50*time.Millisecond))
+		dead, err := queue{db}.take(t.Context(), "h", 3, lease{"dead", now, now.Add(50 * time.Millisecond)})
 		if err != nil || len(dead) != 3 {
 			t.Fatalf("took %d, %v", len(dead), err)
 		}
@@ -575,8 +575,8 @@ func TestTenantMarks(t *testing.T) {
 		}
 		var got []string
 		for _, body := range r.bodies {
-			text := string(body)
-			got = append(got, text[strings.Index(text, `"data"`):])
+			_, text, _ := strings.Cut(string(body), `"data"`)
+			got = append(got, `"data"`+text)
 		}
 		want := []string{
 			`"data":{"tenant":"acme","budget":{"period":"day","part":"tokens","percent":80,"used":85,"limit":50}}}`,
@@ -612,7 +612,7 @@ func TestBounds(t *testing.T) {
 		if err != nil || n[waiting] != 4 || n[dead] != 4 {
 			t.Errorf("%v, %v, want 4 that wait and 4 dead", n, err)
 		}
-		left, err := q.take(t.Context(), "h", "test", 100, time.Now(), time.Now())
+		left, err := q.take(t.Context(), "h", 100, lease{"test", time.Now(), time.Now()})
 		if err != nil || len(left) != 4 || left[0].ID != "n6" {
 			t.Errorf("left %v, %v", left, err)
 		}

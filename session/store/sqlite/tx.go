@@ -68,7 +68,8 @@ func prepareTx(ctx context.Context, p preparer) (*tx, error) {
 		&t.setAttempts:  `UPDATE sessions SET attempts = ?, waits = ? WHERE id = ?`,
 		&t.setProbe:     `UPDATE probe SET counter = counter + 1, padding = zeroblob(?)`,
 
-		&t.insertNotice: `INSERT INTO notices (id, hook, event, session_id, tenant, turn_id, subject, seq, at, due, since)
+		&t.insertNotice: `INSERT INTO notices
+			(id, hook, event, session_id, tenant, turn_id, subject, seq, at, due, since)
 			VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9, ?9) ON CONFLICT (id) DO NOTHING`,
 		&t.deleteNotices: `DELETE FROM notices WHERE session_id = ?`,
 
