@@ -103,6 +103,9 @@ func (t target) or(other target) target {
 	if t.turn == "" {
 		t.turn = other.turn
 	}
+	if t.subject == "" {
+		t.subject = other.subject
+	}
 	return t
 }
 

@@ -119,14 +119,14 @@ func TestSchedules(t *testing.T) {
 			t.Errorf("schedules %v: exit code %d", args, code)
 		}
 	}
+	second.signal(syscall.SIGTERM)
+	if code := second.wait(); code != exitOK {
+		t.Errorf("exit code %d: %s", code, second.log)
+	}
 	var audit bytes.Buffer
 	if code := run(nil, []string{"audit"}, map[string]string{"AGENTD_DATA": env["AGENTD_DATA"]}, &audit, io.Discard); code != exitOK ||
 		!strings.Contains(audit.String(), `"ScheduleService.Create"`) || !strings.Contains(audit.String(), `"ScheduleService.Delete"`) {
 		t.Errorf("the audit trail: %s", audit.String())
-	}
-	second.signal(syscall.SIGTERM)
-	if code := second.wait(); code != exitOK {
-		t.Errorf("exit code %d: %s", code, second.log)
 	}
 }
 

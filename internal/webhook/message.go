@@ -156,7 +156,8 @@ func (s *Sender) interaction(ctx context.Context, h *Hook, d *delivery) (*intera
 		return nil, err
 	}
 	out := &interactionData{
-		ID: in.ID(), Kind: kindOf(in.Call.Asks.Kind.String()), Status: row.Status, ToolCallID: in.Call.ID, AgentPath: in.Call.Path,
+		ID: in.ID(), Kind: kindOf(in.Call.Asks.Kind.String()), Status: row.Status, ToolCallID: in.Call.ID,
+		AgentPath: in.Call.Path,
 	}
 	if h.Content {
 		q := in.Call.Asks
