@@ -375,6 +375,8 @@ var rooms = []room{
 		knows: "what somebody who adds a face can import"},
 	{path: "examples/face", floor: 5, may: []string{"agentdhost", "examples/face/lines", "client", "server"},
 		knows: "a daemon with a face of its own"},
+	{path: "examples/nightly", floor: 5, may: []string{"agentdhost", "client"},
+		knows: "a schedule, and a receiver of a webhook"},
 	{path: "examples/provider", floor: 5, may: []string{"agentdhost", "examples/provider/acme", "client", "model"},
 		knows: "a daemon with one more provider"},
 	{path: "examples/supportdesk", floor: 5, may: []string{"client", "client/terminal", "examples/internal/demo"},
