@@ -134,7 +134,7 @@ func New(cfg Config) (*Host, error) {
 		Faces:   cfg.Faces,
 		DataDir: cfg.DataDir, ScriptsDir: cfg.ScriptsDir, Prices: cfg.Prices, Webhooks: cfg.Webhooks,
 		RecordTo: cfg.RecordTo,
-		Getenv: cfg.Getenv, ExtraProviders: cfg.Providers, Logger: cfg.Logger,
+		Getenv:   cfg.Getenv, ExtraProviders: cfg.Providers, Logger: cfg.Logger,
 	})
 	if err != nil {
 		if cfg.Listener != nil {

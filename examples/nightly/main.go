@@ -43,8 +43,9 @@ type message struct {
 func receive(l net.Listener, secret string) <-chan message {
 	told, seen := make(chan message, 16), make(chan map[string]bool, 1)
 	seen <- map[string]bool{}
-	go func() {
-		_ = http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	srv := &http.Server{
+		ReadHeaderTimeout: 5 * time.Second,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20))
 			if err != nil {
 				http.Error(w, "send it again", http.StatusBadRequest)
@@ -62,8 +63,9 @@ func receive(l net.Listener, secret string) <-chan message {
 				told <- m
 				ids[id] = true
 			}
-		}))
-	}()
+		}),
+	}
+	go func() { _ = srv.Serve(l) }()
 	return told
 }
 
