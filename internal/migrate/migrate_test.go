@@ -77,6 +77,9 @@ func filled(t *testing.T) (file string) {
 			`INSERT INTO gestalt_turns VALUES ('t', 'g', 's', 'k', 'c', x'', '', x'01', 'running', '', 1, 2, 0, 4)`,
 			`INSERT INTO gestalt_grants VALUES ('t', 'secret')`,
 			`INSERT INTO gestalt_events VALUES ('t', 1, '', x'00'), ('t', 2, 'm', x'')`,
+			`INSERT INTO agent_eventlog VALUES
+				(3, 'agentd', 'ann', 's', 's#1', '', 'user', '2026-01-05 09:30:00.000120+00:00', 't', '{}'),
+				(7, 'agentd', 'ann', 's:sub:a', 's#2', 'a', 'x', '2026-01-05 09:30:01.000000+00:00', 't', '{"turn": 1}')`,
 		} {
 			if _, err := c.ExecContext(ctx, text); err != nil {
 				return fmt.Errorf("%s: %w", text, err)

@@ -1,0 +1,92 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/apzuk3/agentd/session/internal/tenant"
+)
+
+// Event is a row of the event log: a table that other programs read with SQL, see [EventLog]. It says that something
+// was said, by whom, and when; it never has what was said.
+type Event struct {
+	// Number is the position of the row in the table. It is that of Events alone; Append gives it.
+	Number int64
+	// Seq is the record of the batch that the event follows from. Events does not return it.
+	Seq int64
+	// ID is unique in the table. It begins with [EventPrefix] of the session in whose log the event is, by which Purge
+	// and Delete find it. Another one is malformed.
+	ID string
+	// App is the application, User is Info.Creator of the session in whose log the event is. Events returns them;
+	// Append takes neither.
+	App, User string
+	// SessionID is the session that the event is of: the one in whose log it is, or one that exists here alone.
+	SessionID string
+	// Branch is where in a tree of agents the event is, "" at the root. Author is who speaks.
+	Branch, Author string
+	// Time is in UTC, to the microsecond.
+	Time time.Time
+	// Invocation is the turn that the event is of.
+	Invocation string
+	// Metadata is the JSON text of an object; other text is malformed.
+	Metadata string
+}
+
+// AppName is Event.App of all events.
+const AppName = "agentd"
+
+// EventPrefix is what the ids of all events begin with that are in the log of a session. Since a hash is escaped in
+// the ids of sessions, it is that of no other session.
+func EventPrefix(sessionID string) string { return sessionID + "#" }
+
+// EventLog is a store that also keeps the events of batches, each in the transaction of its batch. An event whose id
+// the table has is left as it is. Purge and Delete of a session remove its events.
+//
+// The numbers rise in the order in which events become visible: no event appears below one that was there before. So
+// whoever reads behind the last number that it has seen misses none, in SQL as by this method. Numbers may be left
+// out.
+type EventLog interface {
+	// Events returns at most q.Limit events that match q, the lowest number first.
+	Events(ctx context.Context, q EventQuery) ([]Event, error)
+	// LastEvent returns the highest number that an event has had, 0 for none.
+	LastEvent(ctx context.Context) (int64, error)
+}
+
+// EventQuery selects events. An event matches if it matches every field; a zero field matches every event.
+type EventQuery struct {
+	// Tenant matches events of sessions of that tenant; nil matches those of all.
+	Tenant *string
+	// After is a number that is lower than those of all that match.
+	After int64
+	// SessionID matches events of that session; with Tree also those of sessions whose id begins with it and ":sub:".
+	SessionID string
+	Tree      bool
+	// BranchPrefix is what the branch begins with.
+	BranchPrefix string
+	// Author is who speaks.
+	Author string
+	// Limit is how many events are returned at most. It is positive; another one is malformed.
+	Limit int
+}
+
+// TenantPrefix is what the ids of the sessions of q.Tenant begin with, up to the slash; "" if it has none.
+func (q *EventQuery) TenantPrefix() string {
+	if q.Tenant == nil || *q.Tenant == "" {
+		return ""
+	}
+	return tenant.Prefix(*q.Tenant) + "/"
+}
+
+// subOf stands in the ids of the sessions below another one, behind the id of that one.
+const subOf = ":sub:"
+
+// TreeBounds are what the ids of the sessions below another one are not lower than, and lower than.
+func TreeBounds(sessionID string) (from, to string) {
+	from = sessionID + subOf
+	return from, sessionID + ":sub;" // a semicolon is the byte behind the colon
+}
+
+// EventBounds are what the ids of the events in the log of a session are not lower than, and lower than.
+func EventBounds(sessionID string) (from, to string) {
+	return EventPrefix(sessionID), sessionID + "$" // the byte behind the hash
+}
