@@ -58,7 +58,8 @@ type EventQuery struct {
 	Tenant *string
 	// After is a number that is lower than those of all that match.
 	After int64
-	// SessionID matches events of that session; with Tree also those of sessions whose id begins with it and ":sub:".
+	// SessionID is the id by which the Tenant knows a session, and matches events of that session; with Tree also those
+	// of sessions whose id begins with it and ":sub:".
 	SessionID string
 	Tree      bool
 	// BranchPrefix is what the branch begins with.
@@ -77,14 +78,25 @@ func (q *EventQuery) TenantPrefix() string {
 	return tenant.Prefix(*q.Tenant) + "/"
 }
 
-// subOf stands in the ids of the sessions below another one, behind the id of that one.
-const subOf = ":sub:"
-
-// TreeBounds are what the ids of the sessions below another one are not lower than, and lower than.
-func TreeBounds(sessionID string) (from, to string) {
-	from = sessionID + subOf
-	return from, sessionID + ":sub;" // a semicolon is the byte behind the colon
+// Session is the key of SessionID, "" for none. Below are from and to: the keys of the sessions below it are not lower
+// than from, and lower than to; both are "" without Tree.
+func (q *EventQuery) Session() (key, from, to string) {
+	if q.SessionID == "" {
+		return "", "", ""
+	}
+	of := ""
+	if q.Tenant != nil {
+		of = *q.Tenant
+	}
+	key = tenant.Key(of, q.SessionID)
+	if q.Tree {
+		from, to = key+":sub:", key+":sub;" // a semicolon is the byte behind the colon
+	}
+	return key, from, to
 }
+
+// Names returns the tenant of the session that the event is of, "" for none, and the id that callers know it by.
+func (e *Event) Names() (tenantName, id string) { return tenant.Of(e.SessionID), tenant.ID(e.SessionID) }
 
 // EventBounds are what the ids of the events in the log of a session are not lower than, and lower than.
 func EventBounds(sessionID string) (from, to string) {

@@ -96,12 +96,11 @@ func eventsQuery(q *store.EventQuery) (text string, args []any) {
 	if q.Tenant != nil {
 		f.add(`substr(session_id, 1, strpos(session_id, '/')) = ?`, q.TenantPrefix())
 	}
-	switch {
-	case q.SessionID != "" && q.Tree:
-		from, to := store.TreeBounds(q.SessionID)
-		f.add(`(session_id = ? OR session_id >= ? AND session_id < ?)`, q.SessionID, from, to)
-	case q.SessionID != "":
-		f.add(`session_id = ?`, q.SessionID)
+	switch key, from, to := q.Session(); {
+	case from != "":
+		f.add(`(session_id = ? OR session_id >= ? AND session_id < ?)`, key, from, to)
+	case key != "":
+		f.add(`session_id = ?`, key)
 	}
 	if q.BranchPrefix != "" {
 		f.add(`starts_with(branch, ?)`, q.BranchPrefix)
