@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 )
@@ -26,13 +27,13 @@ func (f *eventLogFlags) folder(data, store string) (string, error) {
 	}
 	switch name := filepath.Base(path); {
 	case store != "":
-		return "", fmt.Errorf("--session-db-path names a folder, and --store a database of PostgreSQL: leave out one of " +
-			"them; --eventlog is enough")
+		return "", errors.New("--session-db-path names a folder, and --store a database of PostgreSQL: leave out one " +
+			"of them; --eventlog is enough")
 	case name == databaseFile:
 		path = filepath.Dir(path)
 	case filepath.Ext(name) == ".db":
-		return "", fmt.Errorf("--session-db-path is %s: the database is %s in a folder, so name %s, or its folder", path,
-			databaseFile, filepath.Join(filepath.Dir(path), databaseFile))
+		return "", fmt.Errorf("--session-db-path is %s: the database is %s in a folder, so name %s, or its folder",
+			path, databaseFile, filepath.Join(filepath.Dir(path), databaseFile))
 	}
 	if data != "" && filepath.Clean(data) != filepath.Clean(path) {
 		return "", fmt.Errorf("--session-db-path is in %s and --data is %s: leave out one of them", path, data)

@@ -7,12 +7,12 @@
 //
 // # Rows
 //
-// A turn that starts, and a prompt that becomes a message of one, is an event of author "user". An event of the engine is
-// one of its agent. Behind a response there is one for each run of a provider's tool, of the author PROVIDER/TOOL; the
-// same run of a turn and a branch has one row, however often it is reported. They are no part of the history.
+// A turn that starts, and a prompt that becomes a message of one, is an event of author "user". An event of the engine
+// is one of its agent. Behind a response there is one for each run of a provider's tool, of the author PROVIDER/TOOL;
+// the same run of a turn and a branch has one row, however often it is reported. They are no part of the history.
 //
-// The session of a background child has its parent's id, ":sub:" and the child's branch; that branch is in front of those
-// of its events.
+// The session of a background child has its parent's id, ":sub:" and the child's branch; that branch is in front of
+// those of its events.
 package eventlog
 
 import (
@@ -74,12 +74,12 @@ func (s *Store) AppendMany(ctx context.Context, batches []store.Batch) []error {
 			good, at = append(good, b), append(at, i)
 		}
 	}
-	any := false
+	written := false
 	for j, err := range s.Store.AppendMany(ctx, good) {
 		errs[at[j]] = err
-		any = any || err == nil && len(good[j].Events) > 0
+		written = written || err == nil && len(good[j].Events) > 0
 	}
-	if any {
+	if written {
 		s.told()
 	}
 	return errs

@@ -45,7 +45,8 @@ func differs(format string, args ...any) error {
 // compareTable compares a table row by row, in the order of its key.
 func (r *run) compareTable(ctx context.Context, t *table) (rows int64, err error) {
 	text := "SELECT %s FROM %s ORDER BY " + strings.Join(t.key, ", ")
-	copied, err := r.dst.Pool().Query(ctx, fmt.Sprintf(text, strings.Join(t.targets(), ", "), t.to)) //nolint:sqlclosecheck // below
+	target := fmt.Sprintf(text, strings.Join(t.targets(), ", "), t.to)
+	copied, err := r.dst.Pool().Query(ctx, target) //nolint:sqlclosecheck // below
 	if err != nil {
 		return 0, err
 	}

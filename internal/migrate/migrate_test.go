@@ -163,7 +163,7 @@ func TestRun(t *testing.T) {
 	}
 	for text, want := range map[string]int64{
 		`SELECT count(*) FROM heads WHERE due_at <= now() AND owner IS NULL`:                 4,
-		`SELECT count(*) FROM audit`:                                                         11990,
+		`SELECT count(*) FROM audit WHERE time > 0`:                                          11990,
 		`SELECT octet_length(data) FROM records WHERE session_id = 'a%2Fb/long' AND seq = 3`: int64(pieceBytes / 4 * len(strange)),
 		`SELECT count(*) FROM sessions WHERE drop_payloads`:                                  1,
 		`WITH a AS (INSERT INTO audit (time, tenant, principal, role, via, origin, action, session_id, turn_id, subject, outcome)

@@ -96,7 +96,9 @@ func (q *EventQuery) Session() (key, from, to string) {
 }
 
 // Names returns the tenant of the session that the event is of, "" for none, and the id that callers know it by.
-func (e *Event) Names() (tenantName, id string) { return tenant.Of(e.SessionID), tenant.ID(e.SessionID) }
+func (e *Event) Names() (tenantName, id string) {
+	return tenant.Of(e.SessionID), tenant.ID(e.SessionID)
+}
 
 // EventBounds are what the ids of the events in the log of a session are not lower than, and lower than.
 func EventBounds(sessionID string) (from, to string) {

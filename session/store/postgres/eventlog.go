@@ -53,16 +53,12 @@ func eventArgs(batches ...*store.Batch) (args []any, ok bool) {
 	return []any{store.AppName, log, seq, session, id, branch, author, at, turn, metadata}, len(log) > 0
 }
 
-// queueEvents queues what writes the events of batches, as the last of a transaction, and returns how many statements
-// that are.
-func queueEvents(to *pgx.Batch, batches ...*store.Batch) int {
-	args, ok := eventArgs(batches...)
-	if !ok {
-		return 0
+// queueEvents queues what writes the events of batches, as the last of a transaction.
+func queueEvents(to *pgx.Batch, batches ...*store.Batch) {
+	if args, ok := eventArgs(batches...); ok {
+		to.Queue(takeEventLock, int64(eventLock))
+		to.Queue(insertEvents, args...)
 	}
-	to.Queue(takeEventLock, int64(eventLock))
-	to.Queue(insertEvents, args...)
-	return 2
 }
 
 // Events returns at most q.Limit events that match q; see store.EventLog.

@@ -53,8 +53,10 @@ func (s *Store) Events(ctx context.Context, q store.EventQuery) ([]store.Event, 
 
 // LastEvent returns the highest number that an event has had; see store.EventLog.
 func (s *Store) LastEvent(ctx context.Context) (int64, error) {
-	last, err := inspect(ctx, s, func(rows *sql.Rows) (n int64, err error) { return n, rows.Scan(&n) },
-		`SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'agent_eventlog'), 0)`)
+	last, err := inspect(ctx, s, func(rows *sql.Rows) (n int64, err error) {
+		err = rows.Scan(&n)
+		return n, err
+	}, `SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'agent_eventlog'), 0)`)
 	if err != nil {
 		return 0, fmt.Errorf("sqlite: last event: %w", err)
 	}
@@ -87,7 +89,8 @@ func eventsQuery(q *store.EventQuery) (text string, args []any) {
 
 func scanEvent(rows *sql.Rows) (e store.Event, err error) {
 	at := ""
-	err = rows.Scan(&e.Number, &e.App, &e.User, &e.SessionID, &e.ID, &e.Branch, &e.Author, &at, &e.Invocation, &e.Metadata)
+	err = rows.Scan(&e.Number, &e.App, &e.User, &e.SessionID, &e.ID, &e.Branch, &e.Author, &at, &e.Invocation,
+		&e.Metadata)
 	if err != nil {
 		return e, err
 	}

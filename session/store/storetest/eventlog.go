@@ -118,7 +118,8 @@ var eventLogTests = []test{
 		wantEvents(t, log, store.EventQuery{SessionID: "a"}, "a#1", "a#2")
 		wantEvents(t, log, store.EventQuery{SessionID: "a", Tree: true},
 			"a#1", "a#2", "a:sub:bg.x#1", "a:sub:bg.x:sub:bg.y#1")
-		wantEvents(t, log, store.EventQuery{SessionID: "a:sub:bg.x", Tree: true}, "a:sub:bg.x#1", "a:sub:bg.x:sub:bg.y#1")
+		wantEvents(t, log, store.EventQuery{SessionID: "a:sub:bg.x", Tree: true},
+			"a:sub:bg.x#1", "a:sub:bg.x:sub:bg.y#1")
 		wantEvents(t, log, store.EventQuery{BranchPrefix: "bg."}, "a:sub:bg.x#1", "a:sub:bg.x:sub:bg.y#1")
 		wantEvents(t, log, store.EventQuery{BranchPrefix: "b_"}, "t/b#1")
 		wantEvents(t, log, store.EventQuery{BranchPrefix: "b%", Author: "user"})
