@@ -2,19 +2,12 @@ package adkbridge
 
 import "github.com/apzuk3/agentd/session/record"
 
-// Said returns who has said an event, and where.
-func (*Runner) Said(data []byte) (record.Said, error) {
+// Said returns the fact of an event as Decode does, and who has said it: the author, an agent or "user", and the branch,
+// where the agent is among those that work side by side and below each other, "" at the root.
+func (*Runner) Said(data []byte) (author, branch string, fact *record.Event, err error) {
 	s, err := decode(data)
 	if err != nil {
-		return record.Said{}, err
+		return "", "", nil, err
 	}
-	m := &s.CustomMetadata.Agentd
-	out := record.Said{Author: s.Author, Branch: s.Branch, Compacted: m.Compacted}
-	if m.Provided != nil {
-		out.Uses = m.Provided.Uses
-	}
-	if m.Call != nil {
-		out.Provider = m.Call.Provider
-	}
-	return out, nil
+	return s.Author, s.Branch, s.sessionEvent(), nil
 }

@@ -12,7 +12,7 @@ func (d *Daemon) eventLogged(s store.Store) (store.Store, error) {
 	if !d.cfg.EventLog {
 		return s, nil
 	}
-	if _, keeps := d.store.(store.EventLog); !keeps {
+	if _, keeps := d.store.(eventlog.Source); !keeps {
 		return nil, errors.New("daemon: EventLog needs a store that keeps events, as that of a DataDir does")
 	}
 	return eventlog.New(s, d.runner, func() {}), nil

@@ -27,6 +27,8 @@ import (
 )
 
 const (
+	// app is the application of all events.
+	app = "agentd"
 	// user is the author of prompts.
 	user = "user"
 	// nothing is the metadata of an event of which there is nothing more to say.
@@ -37,8 +39,16 @@ const (
 
 // Engine is the engine, which knows the form of its events.
 type Engine interface {
-	// Said returns who has said an event.
-	Said(data []byte) (record.Said, error)
+	// Said returns the fact of an event, its author, and its branch, "" at the root.
+	Said(data []byte) (author, branch string, fact *record.Event, err error)
+}
+
+// Source is a store that has the table. Its methods may be called from any goroutine.
+type Source interface {
+	// Events returns at most q.Limit events that match q, the lowest number first.
+	Events(ctx context.Context, q store.EventQuery) ([]store.Event, error)
+	// LastEvent returns the highest number that an event has had, 0 for none.
+	LastEvent(ctx context.Context) (int64, error)
 }
 
 // Store is a store that gives what is appended events. Its methods may be called from any goroutine.
@@ -97,35 +107,41 @@ func (s *Store) describe(b *store.Batch) error {
 
 // add gives a batch the events of a record.
 func (s *Store) add(b *store.Batch, rec *record.Record) error {
-	var said record.Said
+	author, branch, fact := user, "", &record.Event{}
 	switch rec.Kind {
 	case record.KindTurnStarted:
-		said.Author = user
 	case record.KindEvent:
 		var err error
-		if said, err = s.engine.Said(rec.Data); err != nil {
+		if author, branch, fact, err = s.engine.Said(rec.Data); err != nil {
 			return err
 		}
 	default:
 		return nil
 	}
 	e := store.Event{
-		Seq: rec.Seq, ID: fmt.Sprintf("%s%d", store.EventPrefix(b.SessionID), rec.Seq), SessionID: b.SessionID,
-		Branch: join(branchOf(b.SessionID), said.Branch), Author: said.Author, Time: rec.Time, Invocation: rec.TurnID,
+		Seq: rec.Seq, ID: fmt.Sprintf("%s%d", b.EventPrefix(), rec.Seq), App: app, SessionID: b.SessionID,
+		Branch: join(branchOf(b.SessionID), branch), Author: author, Time: rec.Time, Invocation: rec.TurnID,
 		Metadata: nothing,
 	}
-	if said.Compacted != nil {
+	if fact.Compacted != nil {
 		e.Metadata = `{"compaction": "summary"}`
-		if said.Compacted.Done {
+		if fact.Compacted.Done {
 			e.Metadata = `{"compaction": "checkpoint"}`
 		}
 	}
 	b.Events = append(b.Events, e)
 	e.Metadata = nothing
-	for i := range said.Uses {
-		use := &said.Uses[i]
-		e.Author = said.Provider + "/" + use.Name
-		e.ID = store.EventPrefix(b.SessionID) + runOf(&e, use)
+	if fact.Provided == nil {
+		return nil
+	}
+	provider := ""
+	if fact.Call != nil {
+		provider = fact.Call.Provider
+	}
+	for i := range fact.Provided.Uses {
+		use := &fact.Provided.Uses[i]
+		e.Author = provider + "/" + use.Name
+		e.ID = b.EventPrefix() + runOf(&e, use)
 		b.Events = append(b.Events, e)
 	}
 	return nil

@@ -68,7 +68,7 @@ func TestEvents(t *testing.T) {
 	}
 	of := func(seq int64, id, branch, author, metadata string) store.Event {
 		return store.Event{
-			Seq: seq, ID: "acme/s#" + id, SessionID: "acme/s", Branch: branch, Author: author, Time: at, Invocation: "t1",
+			Seq: seq, ID: "acme/s#" + id, App: "agentd", SessionID: "acme/s", Branch: branch, Author: author, Time: at, Invocation: "t1",
 			Metadata: metadata,
 		}
 	}

@@ -487,15 +487,3 @@ func CallsOf(fact any) []ToolCall {
 		return nil
 	}
 }
-
-// Said says of an event of the engine who has said it, and where; see Runner.Said of package adkbridge.
-type Said struct {
-	// Author is the agent, or "user". Branch is where the agent is among those that work side by side and below each
-	// other, "" at the root.
-	Author, Branch string
-	// Provider is the provider of the response that the event is, "" for none. Uses is what it has run.
-	Provider string
-	Uses     []ProviderUse
-	// Compacted is the summary that the event is, nil for none.
-	Compacted *Compacted
-}

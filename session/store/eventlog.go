@@ -1,24 +1,27 @@
 package store
 
 import (
-	"context"
 	"time"
 
 	"github.com/apzuk3/agentd/session/internal/tenant"
 )
 
-// Event is a row of the event log: a table that other programs read with SQL, see [EventLog]. It says that something
-// was said, by whom, and when; it never has what was said.
+// Event is a row of the event log: a table that other programs read with SQL. It says that something was said, by whom,
+// and when; it never has what was said.
+//
+// A store that has the table keeps the events of each batch in the transaction of the batch. An event whose id the table
+// has is left as it is. Purge and Delete of a session remove its events. The numbers rise in the order in which events
+// become visible: no event appears below one that was there before. So whoever reads behind the last number that it has
+// seen misses none. Numbers may be left out.
 type Event struct {
-	// Number is the position of the row in the table. It is that of Events alone; Append gives it.
+	// Number is the position of the row in the table. Append gives it.
 	Number int64
-	// Seq is the record of the batch that the event follows from. Events does not return it.
+	// Seq is the record of the batch that the event follows from. It is not stored.
 	Seq int64
-	// ID is unique in the table. It begins with [EventPrefix] of the session in whose log the event is, by which Purge
-	// and Delete find it. Another one is malformed.
+	// ID is unique in the table. It begins with the EventPrefix of the batch, by which Purge and Delete find it. Another
+	// one is malformed.
 	ID string
-	// App is the application, User is Info.Creator of the session in whose log the event is. Events returns them;
-	// Append takes neither.
+	// App is the application. User is Info.Creator of the session in whose log the event is; Append finds it.
 	App, User string
 	// SessionID is the session that the event is of: the one in whose log it is, or one that exists here alone.
 	SessionID string
@@ -32,25 +35,9 @@ type Event struct {
 	Metadata string
 }
 
-// AppName is Event.App of all events.
-const AppName = "agentd"
-
-// EventPrefix is what the ids of all events begin with that are in the log of a session. Since a hash is escaped in
-// the ids of sessions, it is that of no other session.
-func EventPrefix(sessionID string) string { return sessionID + "#" }
-
-// EventLog is a store that also keeps the events of batches, each in the transaction of its batch. An event whose id
-// the table has is left as it is. Purge and Delete of a session remove its events.
-//
-// The numbers rise in the order in which events become visible: no event appears below one that was there before. So
-// whoever reads behind the last number that it has seen misses none, in SQL as by this method. Numbers may be left
-// out.
-type EventLog interface {
-	// Events returns at most q.Limit events that match q, the lowest number first.
-	Events(ctx context.Context, q EventQuery) ([]Event, error)
-	// LastEvent returns the highest number that an event has had, 0 for none.
-	LastEvent(ctx context.Context) (int64, error)
-}
+// EventPrefix is what the ids of all events begin with that are in the log of the batch's session. Since a hash is
+// escaped in the ids of sessions, it is that of no other session.
+func (b *Batch) EventPrefix() string { return b.SessionID + "#" }
 
 // EventQuery selects events. An event matches if it matches every field; a zero field matches every event.
 type EventQuery struct {
@@ -98,9 +85,4 @@ func (q *EventQuery) Session() (key, from, to string) {
 // Names returns the tenant of the session that the event is of, "" for none, and the id that callers know it by.
 func (e *Event) Names() (tenantName, id string) {
 	return tenant.Of(e.SessionID), tenant.ID(e.SessionID)
-}
-
-// EventBounds are what the ids of the events in the log of a session are not lower than, and lower than.
-func EventBounds(sessionID string) (from, to string) {
-	return EventPrefix(sessionID), sessionID + "$" // the byte behind the hash
 }

@@ -313,7 +313,7 @@ type Batch struct {
 	Rewrites []record.Record
 	// Rows replace the rows of the same kind and id, but for Seq and CreatedAt.
 	Rows []Row
-	// Events are what an [EventLog] keeps of the records; another store leaves them out.
+	// Events are what a store with an event log keeps of the records; another one leaves them out.
 	Events []Event
 	// Usage becomes Info.Usage.
 	Usage record.Usage

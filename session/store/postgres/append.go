@@ -159,7 +159,7 @@ func checkTexts(b *store.Batch) error {
 	}
 	for i := range b.Events {
 		e := &b.Events[i]
-		texts = append(texts, e.ID, e.SessionID, e.Branch, e.Author, e.Invocation, e.Metadata)
+		texts = append(texts, e.App, e.ID, e.SessionID, e.Branch, e.Author, e.Invocation, e.Metadata)
 	}
 	for _, text := range texts {
 		if !utf8.ValidString(text) || strings.IndexByte(text, 0) >= 0 {

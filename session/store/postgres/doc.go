@@ -41,7 +41,7 @@
 //
 // # Events
 //
-// The events of batches, see store.EventLog, are inserted by the last statement of a transaction, under a lock that all
+// The events of batches, see store.Event, are inserted by the last statement of a transaction, under a lock that all
 // transactions with events take one after the other and hold until they have committed. So numbers become visible in
 // their order, and any reader may go on behind the highest one it has seen. A group is one transaction, so that the
 // lock bounds how many groups commit in a second, not how many appends. Transactions without events do not take it.

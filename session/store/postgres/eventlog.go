@@ -10,8 +10,6 @@ import (
 	"github.com/apzuk3/agentd/session/store/internal/rules"
 )
 
-var _ store.EventLog = (*Store)(nil)
-
 const (
 	// eventLock is the advisory lock under which events get their numbers: it is held from then on until the commit, so
 	// that numbers become visible in their order.
@@ -24,10 +22,11 @@ const (
 	// insertEvents inserts the events of those records that this very transaction has written.
 	insertEvents = `INSERT INTO agent_eventlog
 		(app_name, user_id, session_id, event_id, branch, author, timestamp, invocation_id, metadata)
-		SELECT $1::text, (SELECT s.creator FROM sessions s WHERE s.id = u.log), u.session_id, u.event_id, u.branch,
+		SELECT u.app, (SELECT s.creator FROM sessions s WHERE s.id = u.log), u.session_id, u.event_id, u.branch,
 			u.author, timestamptz 'epoch' + u.at * interval '1 microsecond', u.turn, u.metadata::json
-		FROM unnest($2::text[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bigint[], $9::text[],
-			$10::text[]) WITH ORDINALITY AS u(log, seq, session_id, event_id, branch, author, at, turn, metadata, n)
+		FROM unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bigint[],
+			$9::text[], $10::text[]) WITH ORDINALITY
+			AS u(app, log, seq, session_id, event_id, branch, author, at, turn, metadata, n)
 		CROSS JOIN LATERAL (SELECT 1 FROM records r WHERE r.session_id = u.log AND r.seq = u.seq
 			AND r.xmin = pg_current_xact_id()::xid LIMIT 1) AS written
 		ORDER BY u.n ON CONFLICT (event_id) DO NOTHING`
@@ -38,19 +37,19 @@ const (
 
 // eventArgs are the arguments of insertEvents; ok is false if the batches have no events.
 func eventArgs(batches ...*store.Batch) (args []any, ok bool) {
-	var log, session, id, branch, author, turn, metadata []string
+	var app, log, session, id, branch, author, turn, metadata []string
 	var seq, at []int64
 	for _, b := range batches {
 		for i := range b.Events {
 			e := &b.Events[i]
-			log, seq = append(log, b.SessionID), append(seq, e.Seq)
+			app, log, seq = append(app, e.App), append(log, b.SessionID), append(seq, e.Seq)
 			session, id = append(session, e.SessionID), append(id, e.ID)
 			branch, author = append(branch, e.Branch), append(author, e.Author)
 			at, turn = append(at, e.Time.UnixMicro()), append(turn, e.Invocation)
 			metadata = append(metadata, e.Metadata)
 		}
 	}
-	return []any{store.AppName, log, seq, session, id, branch, author, at, turn, metadata}, len(log) > 0
+	return []any{app, log, seq, session, id, branch, author, at, turn, metadata}, len(log) > 0
 }
 
 // queueEvents queues what writes the events of batches, as the last of a transaction.
@@ -61,7 +60,7 @@ func queueEvents(to *pgx.Batch, batches ...*store.Batch) {
 	}
 }
 
-// Events returns at most q.Limit events that match q; see store.EventLog.
+// Events returns at most q.Limit events that match q, the lowest number first; see store.Event.
 func (s *Store) Events(ctx context.Context, q store.EventQuery) ([]store.Event, error) {
 	err := rules.CheckLimit(q.Limit)
 	var events []store.Event
@@ -75,7 +74,7 @@ func (s *Store) Events(ctx context.Context, q store.EventQuery) ([]store.Event, 
 	return events, nil
 }
 
-// LastEvent returns the highest number that an event has had; see store.EventLog. Numbers that are given and not
+// LastEvent returns the highest number that an event has, 0 for none. Numbers that are given and not
 // visible yet do not count.
 func (s *Store) LastEvent(ctx context.Context) (int64, error) {
 	last, err := look(ctx, s, pgx.RowTo[int64], `SELECT coalesce(max(seq), 0) FROM agent_eventlog`)

@@ -11,8 +11,6 @@ import (
 	"github.com/apzuk3/agentd/session/store/internal/rules"
 )
 
-var _ store.EventLog = (*Store)(nil)
-
 // eventTime is the form of times in the event log, which SQLite's functions for times read, and whose order is that of
 // the times.
 const eventTime = "2006-01-02 15:04:05.000000+00:00"
@@ -28,7 +26,7 @@ const deleteEventsQuery = `DELETE FROM agent_eventlog WHERE event_id >= ? AND ev
 func (t *tx) events(b *store.Batch) error {
 	for i := range b.Events {
 		e := &b.Events[i]
-		err := write(t.insertEvent, store.AppName, e.SessionID, e.ID, e.Branch, e.Author,
+		err := write(t.insertEvent, e.App, e.SessionID, e.ID, e.Branch, e.Author,
 			e.Time.UTC().Format(eventTime), e.Invocation, e.Metadata, b.SessionID)
 		if err != nil {
 			return fmt.Errorf("event %q: %w", e.ID, err)
@@ -37,7 +35,7 @@ func (t *tx) events(b *store.Batch) error {
 	return nil
 }
 
-// Events returns at most q.Limit events that match q; see store.EventLog.
+// Events returns at most q.Limit events that match q, the lowest number first; see store.Event.
 func (s *Store) Events(ctx context.Context, q store.EventQuery) ([]store.Event, error) {
 	err := rules.CheckLimit(q.Limit)
 	var events []store.Event
@@ -51,7 +49,7 @@ func (s *Store) Events(ctx context.Context, q store.EventQuery) ([]store.Event, 
 	return events, nil
 }
 
-// LastEvent returns the highest number that an event has had; see store.EventLog.
+// LastEvent returns the highest number that an event has had, 0 for none.
 func (s *Store) LastEvent(ctx context.Context) (int64, error) {
 	last, err := inspect(ctx, s, func(rows *sql.Rows) (n int64, err error) {
 		err = rows.Scan(&n)

@@ -291,7 +291,7 @@ CREATE TRIGGER gestalt_deleted AFTER DELETE ON sessions BEGIN
     ; DELETE FROM gestalt_sessions WHERE id = OLD.id
     ; END;
 
--- The event log, which other programs read: see store.EventLog. Event_id begins with the session in whose log the event
+-- The event log, which other programs read: see store.Event. Event_id begins with the session in whose log the event
 -- is and a hash, by which the event goes with it.
 CREATE TABLE agent_eventlog (
     seq           INTEGER PRIMARY KEY AUTOINCREMENT,

@@ -311,7 +311,7 @@ func (t *tx) purge(id string, lastSeq int64) (refusal, fault error) {
 			return nil, err
 		}
 	}
-	from, to := store.EventBounds(id)
+	from, to := rules.EventBounds(id)
 	return nil, write(t.deleteEvents, from, to)
 }
 

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"sync"
@@ -13,10 +14,16 @@ import (
 	"github.com/apzuk3/agentd/session/store"
 )
 
+// eventLog is a store that has the table of events.
+type eventLog interface {
+	Events(ctx context.Context, q store.EventQuery) ([]store.Event, error)
+	LastEvent(ctx context.Context) (int64, error)
+}
+
 // eventLogOf returns the event log of a store, and skips the test of one that has none.
-func eventLogOf(t testing.TB, s store.Store) store.EventLog {
+func eventLogOf(t testing.TB, s store.Store) eventLog {
 	t.Helper()
-	log, ok := s.(store.EventLog)
+	log, ok := s.(eventLog)
 	if !ok {
 		t.Skip("the store has no event log")
 	}
@@ -29,7 +36,7 @@ func logged(id, branch, author string, recs ...record.Record) store.Batch {
 	for i := range recs {
 		r := &recs[i]
 		b.Events = append(b.Events, store.Event{
-			Seq: r.Seq, ID: fmt.Sprintf("%s#%d", id, r.Seq), SessionID: id, Branch: branch, Author: author,
+			Seq: r.Seq, ID: fmt.Sprintf("%s#%d", id, r.Seq), App: "app", SessionID: id, Branch: branch, Author: author,
 			Time: r.Time, Invocation: r.TurnID, Metadata: "{}",
 		})
 	}
@@ -37,7 +44,7 @@ func logged(id, branch, author string, recs ...record.Record) store.Batch {
 }
 
 // eventsOf returns all events that match q, page by page, and checks that their numbers rise.
-func eventsOf(t testing.TB, log store.EventLog, q store.EventQuery) []store.Event {
+func eventsOf(t testing.TB, log eventLog, q store.EventQuery) []store.Event {
 	t.Helper()
 	var all []store.Event
 	for q.Limit = 7; ; {
@@ -58,7 +65,7 @@ func eventsOf(t testing.TB, log store.EventLog, q store.EventQuery) []store.Even
 }
 
 // wantEvents compares the ids of events.
-func wantEvents(t testing.TB, log store.EventLog, q store.EventQuery, want ...string) {
+func wantEvents(t testing.TB, log eventLog, q store.EventQuery, want ...string) {
 	t.Helper()
 	var got []string
 	for _, e := range eventsOf(t, log, q) {
@@ -77,7 +84,7 @@ var eventLogTests = []test{
 		rec.Time = rec.Time.Add(999 * time.Nanosecond)
 		b := batch("acme/a", rec)
 		want := store.Event{
-			Seq: 1, ID: "acme/a#1#x", SessionID: "acme/a:sub:b", Branch: "b", Author: `o'brien "é"`, Time: rec.Time,
+			Seq: 1, ID: "acme/a#1#x", App: "app", SessionID: "acme/a:sub:b", Branch: "b", Author: `o'brien "é"`, Time: rec.Time,
 			Invocation: "turn", Metadata: `{"goal": "a\u0000b", "turn": 2}`,
 		}
 		b.Events = []store.Event{want}
@@ -90,7 +97,7 @@ var eventLogTests = []test{
 		if err != nil || last != got[0].Number {
 			t.Errorf("LastEvent() = %d, %v, want %d", last, err, got[0].Number)
 		}
-		want.Number, want.Seq, want.App, want.User = got[0].Number, 0, store.AppName, "somebody"
+		want.Number, want.Seq, want.User = got[0].Number, 0, "somebody"
 		want.Time = want.Time.Truncate(time.Microsecond)
 		if diff := cmp.Diff(want, got[0]); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
@@ -163,6 +170,7 @@ var eventLogTests = []test{
 			"another session's id": func(e *store.Event) { e.ID = "b#1" },
 			"no id":                func(e *store.Event) { e.ID = "" },
 			"no session":           func(e *store.Event) { e.SessionID = "" },
+			"no application":       func(e *store.Event) { e.App = "" },
 			"no author":            func(e *store.Event) { e.Author = "" },
 			"another record":       func(e *store.Event) { e.Seq = 1 },
 			"no JSON":              func(e *store.Event) { e.Metadata = "{" },

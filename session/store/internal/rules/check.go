@@ -209,12 +209,12 @@ func checkEvents(b *store.Batch) error {
 	for i := range b.Events {
 		e := &b.Events[i]
 		switch {
-		case !strings.HasPrefix(e.ID, store.EventPrefix(b.SessionID)):
+		case !strings.HasPrefix(e.ID, b.EventPrefix()):
 			return Malformedf("event %q is not of session %q", e.ID, b.SessionID)
 		case e.Seq <= b.After || e.Seq > b.After+int64(len(b.Records)):
 			return Malformedf("event %q is of record %d, which is not in the batch", e.ID, e.Seq)
-		case e.SessionID == "" || e.Author == "":
-			return Malformedf("event %q has no session or no author", e.ID)
+		case e.App == "" || e.SessionID == "" || e.Author == "":
+			return Malformedf("event %q has no application, session or author", e.ID)
 		case !strings.HasPrefix(e.Metadata, "{") || !json.Valid([]byte(e.Metadata)):
 			return Malformedf("the metadata of event %q is no JSON object", e.ID)
 		}

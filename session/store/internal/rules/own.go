@@ -59,3 +59,9 @@ func OwnChange(c *store.Change) {
 		c.Budget = new(*c.Budget)
 	}
 }
+
+// EventBounds are what the ids of the events in the log of a session are not lower than, and lower than.
+func EventBounds(sessionID string) (from, to string) {
+	b := store.Batch{SessionID: sessionID}
+	return b.EventPrefix(), sessionID + "$" // the byte behind the hash
+}
