@@ -9,8 +9,8 @@ import (
 // Event is a row of the event log: a table that other programs read with SQL. It says that something was said, by whom,
 // and when; it never has what was said.
 //
-// A store that has the table keeps the events of each batch in the transaction of the batch. An event whose id the table
-// has is left as it is. Purge and Delete of a session remove its events. The numbers rise in the order in which events
+// A store that has the table keeps the events of each batch in the transaction of the batch. An event whose id the
+// table has is left as it is. Purge and Delete of a session remove its events. The numbers rise in the order in which events
 // become visible: no event appears below one that was there before. So whoever reads behind the last number that it has
 // seen misses none. Numbers may be left out.
 type Event struct {
@@ -18,8 +18,8 @@ type Event struct {
 	Number int64
 	// Seq is the record of the batch that the event follows from. It is not stored.
 	Seq int64
-	// ID is unique in the table. It begins with the EventPrefix of the batch, by which Purge and Delete find it. Another
-	// one is malformed.
+	// ID is unique in the table. It begins with the EventPrefix of the batch, by which Purge and Delete find it.
+	// Another one is malformed.
 	ID string
 	// App is the application. User is Info.Creator of the session in whose log the event is; Append finds it.
 	App, User string

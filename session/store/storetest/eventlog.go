@@ -84,8 +84,8 @@ var eventLogTests = []test{
 		rec.Time = rec.Time.Add(999 * time.Nanosecond)
 		b := batch("acme/a", rec)
 		want := store.Event{
-			Seq: 1, ID: "acme/a#1#x", App: "app", SessionID: "acme/a:sub:b", Branch: "b", Author: `o'brien "é"`, Time: rec.Time,
-			Invocation: "turn", Metadata: `{"goal": "a\u0000b", "turn": 2}`,
+			Seq: 1, ID: "acme/a#1#x", App: "app", SessionID: "acme/a:sub:b", Branch: "b", Author: `o'brien "é"`,
+			Time: rec.Time, Invocation: "turn", Metadata: `{"goal": "a\u0000b", "turn": 2}`,
 		}
 		b.Events = []store.Event{want}
 		add(t, s, b)
