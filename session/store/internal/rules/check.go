@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
@@ -36,7 +37,7 @@ func CheckBatch(b *store.Batch) error {
 			return Malformedf("record %d is of kind %q and has no turn id", r.Seq, r.Kind)
 		}
 	}
-	if err := errors.Join(CheckShared(b.Shared), checkSpent(b), checkNotices(b.Notices)); err != nil {
+	if err := errors.Join(CheckShared(b.Shared), checkSpent(b), checkNotices(b.Notices), checkEvents(b)); err != nil {
 		return err
 	}
 	if n := b.Create; n != nil {
@@ -197,6 +198,9 @@ func Size(b *store.Batch) int {
 	for i := range b.Rows {
 		n += len(b.Rows[i].Data) + 512 // in four trees
 	}
+	for i := range b.Events {
+		n += len(b.Events[i].Metadata) + 768 // in five trees
+	}
 	return n + 512*len(b.Notices)
 }
 
@@ -205,6 +209,24 @@ func checkNotices(all []store.Notice) error {
 	for i := range all {
 		if n := &all[i]; n.ID == "" || n.Hook == "" || n.Event == "" {
 			return Malformedf("notice %d needs an id, a hook and an event (%q, %q, %q)", i, n.ID, n.Hook, n.Event)
+		}
+	}
+	return nil
+}
+
+// checkEvents refuses events that Purge and Delete would not find, and those of records that are not in the batch.
+func checkEvents(b *store.Batch) error {
+	for i := range b.Events {
+		e := &b.Events[i]
+		switch {
+		case !strings.HasPrefix(e.ID, b.EventPrefix()):
+			return Malformedf("event %q is not of session %q", e.ID, b.SessionID)
+		case e.Seq <= b.After || e.Seq > b.After+int64(len(b.Records)):
+			return Malformedf("event %q is of record %d, which is not in the batch", e.ID, e.Seq)
+		case e.App == "" || e.SessionID == "" || e.Author == "":
+			return Malformedf("event %q has no application, session or author", e.ID)
+		case !strings.HasPrefix(e.Metadata, "{") || !json.Valid([]byte(e.Metadata)):
+			return Malformedf("the metadata of event %q is no JSON object", e.ID)
 		}
 	}
 	return nil
