@@ -1,7 +1,7 @@
 // Package heap has the garbage collector of a process work as seldom as its memory allows: a small heap may grow by
 // [Room] before it is collected, where Go alone would collect it whenever it has doubled; and a process that comes to
-// rest gives back what it no longer uses, the first time also the pages of the program that its start used. It is a part
-// of agentd, not an API.
+// rest gives back what it no longer uses, the first time also the pages of the program that its start used. It is a
+// part of agentd, not an API.
 //
 // It changes settings of the whole process, so that only a program uses it. It knows nothing of what the memory is for.
 package heap
@@ -97,8 +97,8 @@ func percentFor(live uint64) int {
 	return max(int(percent)/step*step, 100)
 }
 
-// rest gives memory back if the process does next to nothing. The first time that is what only the start needed, however
-// little.
+// rest gives memory back if the process does next to nothing. The first time that is what only the start needed,
+// however little.
 func (p *pacer) rest(now time.Time) {
 	h := read()
 	before := p.allocated

@@ -10,8 +10,8 @@ import (
 
 // dropImage has the kernel take the pages of the program's file, its code and its constants, out of the memory of the
 // process. Most are of what only the start needed, or lie beside something that was: the kernel maps 64 KB around each
-// page that is used. What is used comes back in the same way, from the page cache, which is not emptied. It does nothing
-// where the kernel does not say what is mapped.
+// page that is used. What is used comes back in the same way, from the page cache, which is not emptied. It does
+// nothing where the kernel does not say what is mapped.
 func dropImage() {
 	program, err := os.Readlink("/proc/self/exe")
 	if err != nil {
@@ -44,8 +44,10 @@ func imageMappings(program string) (out []mapping) {
 			if ok {
 				out[len(out)-1] = m
 			}
-		case len(fields) == 3 && len(out) > 0 && (fields[0] == "Anonymous:" || fields[0] == "Swap:") && fields[1] != "0":
-			out[len(out)-1] = mapping{}
+		case len(fields) == 3 && len(out) > 0 && fields[1] != "0":
+			if fields[0] == "Anonymous:" || fields[0] == "Swap:" {
+				out[len(out)-1] = mapping{}
+			}
 		}
 	}
 	kept := out[:0]
