@@ -237,7 +237,7 @@ func (s *Session) tryLocked(f *flight) error {
 		}
 		s.reportLocked(e)
 		if ev, ok := e.fact.(*record.Event); ok && ev.Usage != nil && e.attempt != nil {
-			e.attempt.debts.Settle(ev.Path)
+			e.attempt.debts.Settle(ev.Path, record.Room(ev.Branch))
 		}
 		s.applyLocked(e.rec, e.fact, e.turn)
 		s.reconcileLocked()

@@ -116,7 +116,7 @@ func (r *Run) BeginCall(
 	return func(owed bool) {
 		over()
 		if release != nil {
-			r.a.debts.End(call.Path, release, owed)
+			r.a.debts.End(call.Path, record.Room(record.BranchOf(call.MessageID)), release, owed)
 		}
 	}, nil
 }

@@ -23,7 +23,7 @@ func (v *view) call(slot int, c record.ToolCall, offered []string) {
 		return
 	}
 	if !slices.Contains(offered, c.ID) {
-		v.emit(slot, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ToolCallAnnounced{
+		v.emit(slot, &agentdv1.RunResponse{Lineage: lineageOf(c.Branch), Response: &agentdv1.RunResponse_ToolCallAnnounced{
 			ToolCallAnnounced: &agentdv1.ToolCallAnnounced{
 				SessionId: v.sessionID, ToolCallId: c.ID, ToolName: c.Name, ToolInput: string(c.Input),
 				AgentPath: c.Path,
@@ -39,7 +39,7 @@ func (v *view) call(slot int, c record.ToolCall, offered []string) {
 
 // requests renders that a person is asked.
 func (v *view) requests(slot int, in *index.Interaction) {
-	v.emit(slot, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_InteractionRequested{
+	v.emit(slot, &agentdv1.RunResponse{Lineage: lineageOf(in.Call.Branch), Response: &agentdv1.RunResponse_InteractionRequested{
 		InteractionRequested: &agentdv1.InteractionRequested{Interaction: in.Proto()},
 	}})
 }
@@ -50,14 +50,14 @@ func (v *view) resolved(slot int, in *index.Interaction) {
 	if v.hidden() && !(in.Raised() && v.requested[in.Call.ID]) {
 		return
 	}
-	v.send(slot, v.turnID, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_InteractionResolved{
+	v.send(slot, v.turnID, &agentdv1.RunResponse{Lineage: lineageOf(in.Call.Branch), Response: &agentdv1.RunResponse_InteractionResolved{
 		InteractionResolved: &agentdv1.InteractionResolved{Interaction: in.Proto()},
 	}})
 }
 
 func (v *view) request(c record.ToolCall) *agentdv1.RunResponse {
 	below := v.trace.Below(v.turnID, c.ID)
-	return &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ToolCall{
+	return &agentdv1.RunResponse{Lineage: lineageOf(c.Branch), Response: &agentdv1.RunResponse_ToolCall{
 		ToolCall: &agentdv1.RunResponse_ToolCallRequest{
 			SessionId: v.sessionID, ToolCallId: c.ID, ToolName: c.Name, ToolInput: string(c.Input), AgentPath: c.Path,
 			Traceparent: below.Parent, Tracestate: below.State, Metadata: v.metadata,
@@ -89,6 +89,9 @@ func (v *view) settled(f *record.ToolResult) {
 	defer delete(v.requested, f.CallID)
 	defer delete(v.reported, f.CallID)
 	i := slices.IndexFunc(v.calls, func(c record.ToolCall) bool { return c.ID == f.CallID })
+	if i >= 0 {
+		v.lineage = lineageOf(v.calls[i].Branch)
+	}
 	if f.Outcome == record.Returned && i >= 0 && (v.requested[f.CallID] || !v.hidden()) {
 		v.send(position.Calls, v.turnID, v.result(v.calls[i], f))
 	}
@@ -134,7 +137,7 @@ func (v *view) unserved(u Unserved) {
 	}
 	v.reported[u.Call.ID] = true
 	v.finishJoin()
-	v.out = append(v.out, &agentdv1.RunResponse{TurnId: v.turnID, Response: &agentdv1.RunResponse_ToolCallUnserved{
+	v.out = append(v.out, &agentdv1.RunResponse{TurnId: v.turnID, Lineage: lineageOf(u.Call.Branch), Response: &agentdv1.RunResponse_ToolCallUnserved{
 		ToolCallUnserved: &agentdv1.ToolCallUnserved{
 			SessionId: v.sessionID, ToolCallId: u.Call.ID, ToolName: u.Call.Name, AgentPath: u.Call.Path,
 			ExpireTime: timestamppb.New(u.Expires),

@@ -38,13 +38,14 @@ type view struct {
 	// Of the record that is being rendered.
 	rec      record.Record
 	replayed bool
+	lineage  *agentdv1.Lineage // of its messages; nil for those of the tree itself
 }
 
 // rendered is what a view keeps of a turn.
 type rendered struct {
 	turnID    string
 	speakers  []*speaker        // agents that spoke
-	agents    [][]string        // those that have started and not ended, in order
+	agents    []working         // those that have started and not ended, in order
 	calls     []record.ToolCall // open calls, in order, and those about which a person is asked
 	requested map[string]bool   // calls that the client has received a request for
 	reported  map[string]bool   // calls that the client knows to be unserved
@@ -111,6 +112,7 @@ func (v *view) delta(d *record.Delta, pos int64, replayed bool, shared *Shared) 
 	m := &agentdv1.RunResponse{
 		Seq: pos, TurnId: v.turnID, Replayed: replayed,
 		Response: &agentdv1.RunResponse_OutputChunk_{OutputChunk: c},
+		Lineage:  lineageOf(record.BranchOf(d.MessageID)),
 	}
 	v.out = append(v.out, m)
 	v.joining = &joining{chunk: c, msg: m, first: d.Text, shared: shared}
@@ -152,6 +154,9 @@ func (v *view) send(slot int, turnID string, m *agentdv1.RunResponse) {
 	v.at = pos
 	m.Seq, m.TurnId, m.Replayed = pos, turnID, v.replayed
 	m.Time = timestamppb.New(v.rec.Time)
+	if m.Lineage == nil {
+		m.Lineage = v.lineage
+	}
 	v.out = append(v.out, m)
 }
 
@@ -160,7 +165,7 @@ func (v *view) send(slot int, turnID string, m *agentdv1.RunResponse) {
 func (v *view) fact(rec record.Record, fact any, replayed bool, offered []string) (end bool) {
 	v.finishJoin()
 	rec.Data = nil // fact states it, and the view outlives the record
-	v.rec, v.replayed = rec, replayed
+	v.rec, v.replayed, v.lineage = rec, replayed, nil
 	asking := v.asking.Add(rec, fact, v.calls)
 	if u := record.UsageOf(fact); u != nil {
 		v.usage = v.usage.Add(*u)
@@ -194,10 +199,13 @@ func (v *view) fact(rec record.Record, fact any, replayed bool, offered []string
 		}
 		return true
 	case *record.ModelRetry:
+		v.lineage = lineageOf(record.BranchOf(f.MessageID))
 		v.retried(f)
 	case *record.ModelFallback:
+		v.lineage = lineageOf(record.BranchOf(f.MessageID))
 		v.fellBack(f)
 	case *record.RawPayload:
+		v.lineage = lineageOf(record.BranchOf(f.MessageID))
 		v.raw(f)
 	case *agentdv1.RemoteSession:
 		v.remote(position.Start, f)
@@ -208,6 +216,7 @@ func (v *view) fact(rec record.Record, fact any, replayed bool, offered []string
 			v.injected(f)
 			return false
 		}
+		v.lineage = lineageOf(f.Branch)
 		v.event(f, offered)
 	case *record.ToolCall:
 		v.call(position.Calls, *f, offered)
