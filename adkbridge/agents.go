@@ -9,6 +9,7 @@ import (
 	"google.golang.org/adk/v2/agent"
 	"google.golang.org/genai"
 
+	"github.com/apzuk3/agentd/internal/lineage"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/record"
 )
@@ -140,7 +141,7 @@ func (t *turn) recordAgentsAtEnd(cause error) error {
 // beforeAgent is what ADK calls before an agent runs.
 func (t *turn) beforeAgent(n *node) []agent.BeforeAgentCallback {
 	return []agent.BeforeAgentCallback{func(ctx agent.Context) (*genai.Content, error) {
-		t.agents.start(n, record.Room(ctx.Branch()))
+		t.agents.start(n, lineage.Room(ctx.Branch()))
 		return nil, nil
 	}}
 }
@@ -148,7 +149,7 @@ func (t *turn) beforeAgent(n *node) []agent.BeforeAgentCallback {
 // afterAgent is what ADK calls when an agent has run without an error.
 func (t *turn) afterAgent(n *node) []agent.AfterAgentCallback {
 	return []agent.AfterAgentCallback{func(ctx agent.Context) (*genai.Content, error) {
-		err := t.agentCompleted(ctx, n, record.Room(ctx.Branch()))
+		err := t.agentCompleted(ctx, n, lineage.Room(ctx.Branch()))
 		if err != nil {
 			t.stop(err)
 		}

@@ -3,6 +3,7 @@ package adkbridge
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"google.golang.org/adk/v2/agent"
@@ -11,7 +12,7 @@ import (
 	"google.golang.org/adk/v2/tool/toolutils"
 	"google.golang.org/genai"
 
-	"github.com/apzuk3/agentd/session/record"
+	"github.com/apzuk3/agentd/internal/lineage"
 )
 
 // An agent that another one calls as a tool runs within the turn, on a branch of its own: its events are in the turn's
@@ -37,7 +38,7 @@ func (c *calledAgent) ProcessRequest(_ agent.Context, req *adkmodel.LLMRequest) 
 // Run runs the agent to its end, on the goroutine of the call.
 func (c *calledAgent) Run(ctx agent.Context, args any) (map[string]any, error) {
 	return c.runGuarded(ctx, func() (map[string]any, error) {
-		depth := record.CallDepth(ctx.Branch()) + 1
+		depth := lineage.Depth(ctx.Branch()) + 1
 		if depth > c.spec.maxDepth {
 			return map[string]any{resultArg: depthRefusal(c.name, c.spec.maxDepth)}, nil
 		}
@@ -64,7 +65,7 @@ func depthRefusal(name string, most int) string {
 // serve runs the agent and returns its last text.
 func (c *calledAgent) serve(ctx agent.Context, request string) (string, error) {
 	t, j := c.t, &journal{c.t}
-	branch := record.CallBranch(ctx.Branch(), c.spec.branch, ctx.FunctionCallID())
+	branch := lineage.Branch(ctx.Branch(), c.spec.branch, ctx.FunctionCallID())
 	told := t.newEvent(ctx, user, branch)
 	told.Content = genai.NewContentFromText(request, genai.RoleUser)
 	told.CustomMetadata = map[string]any{
@@ -98,7 +99,7 @@ type said struct {
 
 // noteSaidLocked notes what the agents of a room say last. An event is met in the order of the log or in another one.
 func (t *turn) noteSaidLocked(seq int64, s *stored) {
-	room := record.Room(s.Branch)
+	room := lineage.Room(s.Branch)
 	if room == "" {
 		return
 	}
@@ -138,7 +139,7 @@ func tooLong(bytes, most int) string {
 // outside returns the room that a room is in; "" for none.
 func outside(room string) string {
 	if dot := strings.LastIndexByte(room, '.'); dot >= 0 {
-		return record.Room(room[:dot])
+		return lineage.Room(room[:dot])
 	}
 	return ""
 }
@@ -146,15 +147,14 @@ func outside(room string) string {
 // forkLocked notes what the agent sees that is called with a request: what is there before the call that asks it.
 func (h *history) forkLocked(request *item) {
 	f := *request.fork
-	for i := len(h.items) - 1; i >= 0; i-- {
-		it := h.items[i]
+	for _, it := range slices.Backward(h.items) {
 		if it.content == nil || !it.response {
 			continue
 		}
 		for _, p := range it.content.Parts {
 			if p.FunctionCall != nil && p.FunctionCall.ID == f.callID {
 				f.agent, f.branch, f.before = it.author, it.branch, it.seq
-				h.forks[record.Room(request.branch)] = &f
+				h.forks[lineage.Room(request.branch)] = &f
 				return
 			}
 		}
@@ -167,7 +167,7 @@ func (h *history) seesLocked(branch string, it *item) bool {
 	if visible(branch, it.branch) {
 		return true
 	}
-	f := h.forks[record.Room(branch)]
+	f := h.forks[lineage.Room(branch)]
 	return f != nil && it.seq < f.before && h.seesLocked(f.branch, it)
 }
 
@@ -177,7 +177,7 @@ func (h *history) summarizesLocked(it *item, key promptKey) bool {
 	if it.author == key.agent && it.branch == key.branch {
 		return true
 	}
-	f := h.forks[record.Room(key.branch)]
+	f := h.forks[lineage.Room(key.branch)]
 	return f != nil && it.seq < f.before && h.summarizesLocked(it, promptKey{f.agent, f.branch})
 }
 
@@ -186,7 +186,7 @@ func (h *history) leave(room string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for key := range h.prompts {
-		if record.Room(key.branch) == room {
+		if lineage.Room(key.branch) == room {
 			h.forgetLocked(key)
 		}
 	}

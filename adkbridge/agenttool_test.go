@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/internal/lineage"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/record"
@@ -41,22 +42,22 @@ func TestAgentTool(t *testing.T) {
 		"research": {{thought: "hm", text: "found"}},
 	})
 	tree := llm("root", agents(llm("research", output("notes"))))
-	lineage := map[string]bool{}
+	lineages := map[string]bool{}
 	w.watch = func(_ *session.Turn, m *agentdv1.RunResponse) {
 		if l := m.GetLineage(); l != nil {
-			lineage[compact(l)] = true
+			lineages[compact(l)] = true
 		}
 	}
 	res := w.run(tree, "go").ok(t)
 	var got []string
 	for _, ev := range w.events() {
-		got = append(got, ev.Author+" "+record.ShownBranch(ev.Branch))
+		got = append(got, ev.Author+" "+lineage.Shown(ev.Branch))
 	}
 	if want := []string{"user ", "root ", "user research", "research research", "root ", "root "}; !slices.Equal(got, want) {
 		t.Errorf("events %q, want %q", got, want)
 	}
-	if len(lineage) != 1 || !lineage[`{"branch":"research","depth":1}`] {
-		t.Errorf("lineages %v", lineage)
+	if len(lineages) != 1 || !lineages[`{"branch":"research","depth":1}`] {
+		t.Errorf("lineages %v", lineages)
 	}
 	if got := transcript(w.script.seen("research")[0].contents); got != "user: find it\n" {
 		t.Errorf("the agent sees %q", got)

@@ -128,7 +128,8 @@ func (t *turn) buildLLM(n *node, kids []agent.Agent, built map[string]agent.Agen
 			return nil, err
 		}
 		t.called = append(t.called, called)
-		tools = append(tools, &calledAgent{baseTool: baseTool{t: t, name: d.name, decl: d.decl}, spec: d, agent: called})
+		base := baseTool{t: t, name: d.name, decl: d.decl}
+		tools = append(tools, &calledAgent{baseTool: base, spec: d, agent: called})
 	}
 	alone := n.kind == remoteKind || n.parent == nil || n.parent.kind != llmKind
 	cfg := llmagent.Config{

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/genai"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/internal/lineage"
 	"github.com/apzuk3/agentd/internal/remote"
 	"github.com/apzuk3/agentd/model/adapter"
 	"github.com/apzuk3/agentd/session/record"
@@ -264,7 +265,7 @@ func (s *stored) sessionEvent() *record.Event {
 		Compacted: m.Compacted,
 		Remote:    m.Remote,
 	}
-	if record.Room(s.Branch) != "" {
+	if lineage.Room(s.Branch) != "" {
 		ev.Branch = s.Branch
 	}
 	if m.Request != "" && s.Content != nil && len(s.Content.Parts) > 0 {

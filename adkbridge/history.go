@@ -13,6 +13,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/internal/encoded"
+	"github.com/apzuk3/agentd/internal/lineage"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/session/record"
 )
@@ -241,7 +242,7 @@ type cutCall struct {
 func (o *openTurn) add(l loggedEvent) {
 	o.events = append(o.events, l)
 	if l.ev.CustomMetadata.Agentd.Usage != nil {
-		delete(o.cut, roomKey{l.ev.Author, record.Room(l.ev.Branch)})
+		delete(o.cut, roomKey{l.ev.Author, lineage.Room(l.ev.Branch)})
 	}
 }
 
@@ -269,7 +270,7 @@ func (o *openTurn) failed(rec record.Record) error {
 	if len(f.Path) == 0 {
 		return nil
 	}
-	agent := roomKey{f.Path[len(f.Path)-1], record.Room(record.BranchOf(f.MessageID))}
+	agent := roomKey{f.Path[len(f.Path)-1], lineage.Room(lineage.BranchOf(f.MessageID))}
 	if o.cut[agent] == nil {
 		if o.cut == nil {
 			o.cut = map[roomKey]*cutCall{}
@@ -277,7 +278,7 @@ func (o *openTurn) failed(rec record.Record) error {
 		o.cut[agent] = &cutCall{path: f.Path}
 	}
 	c := o.cut[agent]
-	c.model, c.branch = cmp.Or(f.Next, c.model), cmp.Or(record.BranchOf(f.MessageID), c.branch)
+	c.model, c.branch = cmp.Or(f.Next, c.model), cmp.Or(lineage.BranchOf(f.MessageID), c.branch)
 	if f.Usage != nil {
 		c.usage = c.usage.Add(f.Usage.CountedBy(""))
 	}
@@ -311,8 +312,8 @@ func (h *history) prune(keep func(name string) bool) {
 // branches of parallel siblings are hidden from each other, and so are the rooms of
 // calls of agents, each from what is outside of it and from what is below.
 func visible(mine, other string) bool {
-	room := record.Room(mine)
-	if room != record.Room(other) {
+	room := lineage.Room(mine)
+	if room != lineage.Room(other) {
 		return false
 	}
 	mine, other = strings.TrimPrefix(mine[len(room):], "."), strings.TrimPrefix(other[len(room):], ".")

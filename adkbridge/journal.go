@@ -13,6 +13,7 @@ import (
 	adksession "google.golang.org/adk/v2/session"
 	"google.golang.org/genai"
 
+	"github.com/apzuk3/agentd/internal/lineage"
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/record"
 )
@@ -252,7 +253,7 @@ func (t *turn) setTransfer(ev *adksession.Event, m *meta) {
 // recordTransfer ends the agent whose event transfers the conversation.
 func (t *turn) recordTransfer(ev *adksession.Event) {
 	if n := t.nodeOf(ev.Author); n != nil && ev.Actions.TransferToAgent != "" {
-		t.agents.end(n, record.Room(ev.Branch), record.AgentTransferred)
+		t.agents.end(n, lineage.Room(ev.Branch), record.AgentTransferred)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/adk/v2/agent"
 	adksession "google.golang.org/adk/v2/session"
 
+	"github.com/apzuk3/agentd/internal/lineage"
 	"github.com/apzuk3/agentd/session/record"
 )
 
@@ -27,7 +28,7 @@ type loop struct {
 // it never cuts an agent short, and only in its own mark, so loops around it continue.
 func (l *loop) run(ctx agent.InvocationContext) iter.Seq2[*adksession.Event, error] {
 	return func(yield func(*adksession.Event, error) bool) {
-		at := placed{l.n, record.Room(ctx.Branch())}
+		at := placed{l.n, lineage.Room(ctx.Branch())}
 		visit := l.t.enter(at)
 		for i := 1; i <= l.n.maxIterations; i++ {
 			l.t.setExit(at, false)
@@ -84,7 +85,7 @@ func (l *loop) askContinue(
 	if err != nil {
 		return false, nil, err
 	}
-	room := record.Room(ctx.Branch())
+	room := lineage.Room(ctx.Branch())
 	call := record.ToolCall{
 		ID:    loopCallID(l.t.run.TurnID(), l.n.name, room, visit, iteration),
 		Name:  askLoopTool,

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/internal/lineage"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/adapter"
 	"github.com/apzuk3/agentd/session"
@@ -289,7 +290,7 @@ func (r *callRecorder) state(t *turn, at promptKey, key string) map[string]any {
 // not, and a call of an agent is.
 func precedes(mine, other string) bool {
 	return mine == "" || other == "" || mine == other || strings.HasPrefix(mine, other+".") ||
-		strings.HasPrefix(record.Room(other), mine+".")
+		strings.HasPrefix(lineage.Room(other), mine+".")
 }
 
 // callKey names the n-th call of an agent, from 0.

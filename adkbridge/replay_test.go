@@ -17,6 +17,7 @@ import (
 	"google.golang.org/genai"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/internal/lineage"
 	"github.com/apzuk3/agentd/internal/modelcall"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/adapter"
@@ -260,7 +261,7 @@ func (k *killed) streams(run *fakeRun) map[string][]string {
 		if s.CustomMetadata.Agentd.Request != "" {
 			requests[s.Branch] = requests[outside(s.Branch)] + "/" + s.Content.Parts[0].Text
 		}
-		key := rec.TurnID + " " + s.Author + "|" + record.ShownBranch(s.Branch) + requests[record.Room(s.Branch)]
+		key := rec.TurnID + " " + s.Author + "|" + lineage.Shown(s.Branch) + requests[lineage.Room(s.Branch)]
 		out[key] = append(out[key], transcript([]*genai.Content{s.Content})+compact(s.Actions)+compact(s.CustomMetadata.Agentd.Path))
 	}
 	return out

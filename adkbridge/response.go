@@ -15,6 +15,7 @@ import (
 	"google.golang.org/genai"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/internal/lineage"
 	"github.com/apzuk3/agentd/internal/modelcall"
 	"github.com/apzuk3/agentd/internal/seam"
 	"github.com/apzuk3/agentd/model"
@@ -130,7 +131,7 @@ func (m *agentModel) callLive(ctx context.Context, req *adkmodel.LLMRequest, key
 	if err := t.recordAgents(ctx); err != nil {
 		return nil, err
 	}
-	if record.Room(branch) == "" { // an agent that is called as a tool sees none
+	if lineage.Room(branch) == "" { // an agent that is called as a tool sees none
 		if err := t.inject(ctx); err != nil {
 			return nil, err
 		}

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/apzuk3/agentd/internal/jsondiff"
+	"github.com/apzuk3/agentd/internal/lineage"
 	"github.com/apzuk3/agentd/session/record"
 )
 
@@ -96,7 +97,7 @@ func (v *verifier) startsRecorded(n *node, branch string, seq int64) error {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for room := record.Room(branch); n != nil; n, room = n.above(room) {
+	for room := lineage.Room(branch); n != nil; n, room = n.above(room) {
 		of := a.agent[roomKey{n.name, room}]
 		if of == nil {
 			continue

@@ -215,7 +215,8 @@ func (c *checker) shell(a *agentdv1.Agent, parent *draft, called *agentdv1.Agent
 	}
 	for _, t := range a.GetLlm().GetAgentTools() {
 		if t.GetAgent() == nil {
-			c.report(c.file.at(t, "", -1), strings.Join(d.path, "/"), "agent is missing: an agent tool is one with how it is called")
+			c.report(c.file.at(t, "", -1), strings.Join(d.path, "/"),
+				"agent is missing: an agent tool is one with how it is called")
 			continue
 		}
 		c.shell(t.GetAgent(), d, t)

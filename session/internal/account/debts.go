@@ -13,8 +13,8 @@ type Debts struct {
 	closed bool
 }
 
-// End gives back what was reserved for a call of the agent at a path, in the room of a call of an agent: at once, or with
-// owed once its usage is recorded.
+// End gives back what was reserved for a call of the agent at a path, in the room of a call of an agent: at once, or
+// with owed once its usage is recorded.
 func (d *Debts) End(path []string, room string, release func(), owed bool) {
 	if !owed || !d.keep(debtor(path, room), release) {
 		release()

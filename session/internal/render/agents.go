@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/internal/lineage"
 	"github.com/apzuk3/agentd/session/internal/position"
 	"github.com/apzuk3/agentd/session/record"
 )
@@ -29,11 +30,11 @@ type working struct {
 
 // lineageOf returns where what happens on a branch comes from; nil for the tree itself.
 func lineageOf(branch string) *agentdv1.Lineage {
-	depth := record.CallDepth(branch)
+	depth := lineage.Depth(branch)
 	if depth == 0 {
 		return nil
 	}
-	return &agentdv1.Lineage{Branch: record.ShownBranch(branch), Depth: uint32(depth)}
+	return &agentdv1.Lineage{Branch: lineage.Shown(branch), Depth: uint32(depth)}
 }
 
 // agentsChanged renders which agents have started and ended, and keeps those that have not

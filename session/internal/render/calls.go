@@ -23,7 +23,8 @@ func (v *view) call(slot int, c record.ToolCall, offered []string) {
 		return
 	}
 	if !slices.Contains(offered, c.ID) {
-		v.emit(slot, &agentdv1.RunResponse{Lineage: lineageOf(c.Branch), Response: &agentdv1.RunResponse_ToolCallAnnounced{
+		v.lineage = lineageOf(c.Branch)
+		v.emit(slot, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ToolCallAnnounced{
 			ToolCallAnnounced: &agentdv1.ToolCallAnnounced{
 				SessionId: v.sessionID, ToolCallId: c.ID, ToolName: c.Name, ToolInput: string(c.Input),
 				AgentPath: c.Path,
@@ -39,7 +40,8 @@ func (v *view) call(slot int, c record.ToolCall, offered []string) {
 
 // requests renders that a person is asked.
 func (v *view) requests(slot int, in *index.Interaction) {
-	v.emit(slot, &agentdv1.RunResponse{Lineage: lineageOf(in.Call.Branch), Response: &agentdv1.RunResponse_InteractionRequested{
+	v.lineage = lineageOf(in.Call.Branch)
+	v.emit(slot, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_InteractionRequested{
 		InteractionRequested: &agentdv1.InteractionRequested{Interaction: in.Proto()},
 	}})
 }
@@ -50,7 +52,8 @@ func (v *view) resolved(slot int, in *index.Interaction) {
 	if v.hidden() && !(in.Raised() && v.requested[in.Call.ID]) {
 		return
 	}
-	v.send(slot, v.turnID, &agentdv1.RunResponse{Lineage: lineageOf(in.Call.Branch), Response: &agentdv1.RunResponse_InteractionResolved{
+	v.lineage = lineageOf(in.Call.Branch)
+	v.send(slot, v.turnID, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_InteractionResolved{
 		InteractionResolved: &agentdv1.InteractionResolved{Interaction: in.Proto()},
 	}})
 }
@@ -137,12 +140,14 @@ func (v *view) unserved(u Unserved) {
 	}
 	v.reported[u.Call.ID] = true
 	v.finishJoin()
-	v.out = append(v.out, &agentdv1.RunResponse{TurnId: v.turnID, Lineage: lineageOf(u.Call.Branch), Response: &agentdv1.RunResponse_ToolCallUnserved{
+	m := &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ToolCallUnserved{
 		ToolCallUnserved: &agentdv1.ToolCallUnserved{
 			SessionId: v.sessionID, ToolCallId: u.Call.ID, ToolName: u.Call.Name, AgentPath: u.Call.Path,
 			ExpireTime: timestamppb.New(u.Expires),
 		},
-	}})
+	}}
+	m.TurnId, m.Lineage = v.turnID, lineageOf(u.Call.Branch)
+	v.out = append(v.out, m)
 }
 
 // warnings returns the protocol's form of warnings; in is put before their fields.

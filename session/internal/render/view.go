@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/internal/lineage"
 	"github.com/apzuk3/agentd/internal/tracecontext"
 	"github.com/apzuk3/agentd/session/index"
 	"github.com/apzuk3/agentd/session/internal/position"
@@ -112,7 +113,7 @@ func (v *view) delta(d *record.Delta, pos int64, replayed bool, shared *Shared) 
 	m := &agentdv1.RunResponse{
 		Seq: pos, TurnId: v.turnID, Replayed: replayed,
 		Response: &agentdv1.RunResponse_OutputChunk_{OutputChunk: c},
-		Lineage:  lineageOf(record.BranchOf(d.MessageID)),
+		Lineage:  lineageOf(lineage.BranchOf(d.MessageID)),
 	}
 	v.out = append(v.out, m)
 	v.joining = &joining{chunk: c, msg: m, first: d.Text, shared: shared}
@@ -199,13 +200,13 @@ func (v *view) fact(rec record.Record, fact any, replayed bool, offered []string
 		}
 		return true
 	case *record.ModelRetry:
-		v.lineage = lineageOf(record.BranchOf(f.MessageID))
+		v.lineage = lineageOf(lineage.BranchOf(f.MessageID))
 		v.retried(f)
 	case *record.ModelFallback:
-		v.lineage = lineageOf(record.BranchOf(f.MessageID))
+		v.lineage = lineageOf(lineage.BranchOf(f.MessageID))
 		v.fellBack(f)
 	case *record.RawPayload:
-		v.lineage = lineageOf(record.BranchOf(f.MessageID))
+		v.lineage = lineageOf(lineage.BranchOf(f.MessageID))
 		v.raw(f)
 	case *agentdv1.RemoteSession:
 		v.remote(position.Start, f)
