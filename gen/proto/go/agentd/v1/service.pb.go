@@ -816,6 +816,7 @@ type RunResponse struct {
 	//	*RunResponse_ProviderToolsUsed
 	//	*RunResponse_RawPayloadReceived
 	//	*RunResponse_HistoryCompacted
+	//	*RunResponse_Goal
 	//	*RunResponse_ToolCallUnserved
 	//	*RunResponse_MessageCompleted
 	//	*RunResponse_AgentStarted
@@ -1068,6 +1069,15 @@ func (x *RunResponse) GetHistoryCompacted() *HistoryCompacted {
 	return nil
 }
 
+func (x *RunResponse) GetGoal() *GoalEvent {
+	if x != nil {
+		if x, ok := x.Response.(*RunResponse_Goal); ok {
+			return x.Goal
+		}
+	}
+	return nil
+}
+
 func (x *RunResponse) GetToolCallUnserved() *ToolCallUnserved {
 	if x != nil {
 		if x, ok := x.Response.(*RunResponse_ToolCallUnserved); ok {
@@ -1266,6 +1276,11 @@ type RunResponse_HistoryCompacted struct {
 	HistoryCompacted *HistoryCompacted `protobuf:"bytes,33,opt,name=history_compacted,json=historyCompacted,proto3,oneof"`
 }
 
+type RunResponse_Goal struct {
+	// Something has happened to a goal of the session.
+	Goal *GoalEvent `protobuf:"bytes,34,opt,name=goal,proto3,oneof"`
+}
+
 type RunResponse_ToolCallUnserved struct {
 	// No attached client has a tool.
 	ToolCallUnserved *ToolCallUnserved `protobuf:"bytes,35,opt,name=tool_call_unserved,json=toolCallUnserved,proto3,oneof"`
@@ -1337,6 +1352,8 @@ func (*RunResponse_ProviderToolsUsed) isRunResponse_Response() {}
 func (*RunResponse_RawPayloadReceived) isRunResponse_Response() {}
 
 func (*RunResponse_HistoryCompacted) isRunResponse_Response() {}
+
+func (*RunResponse_Goal) isRunResponse_Response() {}
 
 func (*RunResponse_ToolCallUnserved) isRunResponse_Response() {}
 
@@ -4924,7 +4941,7 @@ var File_agentd_v1_service_proto protoreflect.FileDescriptor
 
 const file_agentd_v1_service_proto_rawDesc = "" +
 	"\n" +
-	"\x17agentd/v1/service.proto\x12\tagentd.v1\x1a\x1cagentd/v1/interactions.proto\x1a\x15agentd/v1/types.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf6\x15\n" +
+	"\x17agentd/v1/service.proto\x12\tagentd.v1\x1a\x1bagentd/v1/goal_events.proto\x1a\x1cagentd/v1/interactions.proto\x1a\x15agentd/v1/types.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf6\x15\n" +
 	"\n" +
 	"RunRequest\x12@\n" +
 	"\aexecute\x18\x01 \x01(\v2$.agentd.v1.RunRequest.ExecuteRequestH\x00R\aexecute\x12F\n" +
@@ -5019,7 +5036,7 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"visibility\x18\a \x01(\x0e2\x1d.agentd.v1.Display.VisibilityB\b\xbaH\x05\x82\x01\x02\x10\x01R\n" +
 	"visibilityB\f\n" +
 	"\n" +
-	"_after_seq\"\xef\x1c\n" +
+	"_after_seq\"\x8f\x1d\n" +
 	"\vRunResponse\x12B\n" +
 	"\aexecute\x18\x01 \x01(\v2&.agentd.v1.RunResponse.ExecuteResponseH\x00R\aexecute\x12H\n" +
 	"\theartbeat\x18\x02 \x01(\v2(.agentd.v1.RunResponse.HeartbeatResponseH\x00R\theartbeat\x12E\n" +
@@ -5042,7 +5059,8 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\x14model_call_fell_back\x18\x1e \x01(\v2\x1c.agentd.v1.ModelCallFellBackH\x00R\x11modelCallFellBack\x12N\n" +
 	"\x13provider_tools_used\x18\x1f \x01(\v2\x1c.agentd.v1.ProviderToolsUsedH\x00R\x11providerToolsUsed\x12Q\n" +
 	"\x14raw_payload_received\x18  \x01(\v2\x1d.agentd.v1.RawPayloadReceivedH\x00R\x12rawPayloadReceived\x12J\n" +
-	"\x11history_compacted\x18! \x01(\v2\x1b.agentd.v1.HistoryCompactedH\x00R\x10historyCompacted\x12K\n" +
+	"\x11history_compacted\x18! \x01(\v2\x1b.agentd.v1.HistoryCompactedH\x00R\x10historyCompacted\x12*\n" +
+	"\x04goal\x18\" \x01(\v2\x14.agentd.v1.GoalEventH\x00R\x04goal\x12K\n" +
 	"\x12tool_call_unserved\x18# \x01(\v2\x1b.agentd.v1.ToolCallUnservedH\x00R\x10toolCallUnserved\x12J\n" +
 	"\x11message_completed\x18$ \x01(\v2\x1b.agentd.v1.MessageCompletedH\x00R\x10messageCompleted\x12>\n" +
 	"\ragent_started\x18% \x01(\v2\x17.agentd.v1.AgentStartedH\x00R\fagentStarted\x128\n" +
@@ -5129,7 +5147,7 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\x10state_delta_json\x18\n" +
 	" \x01(\tR\x0estateDeltaJsonB\n" +
 	"\n" +
-	"\bresponseJ\x04\b\x0f\x10\x10J\x04\b\"\x10#R\alineageR\x04goal\"\xa6\x01\n" +
+	"\bresponseJ\x04\b\x0f\x10\x10R\alineage\"\xa6\x01\n" +
 	"\x13InteractionResponse\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x121\n" +
@@ -5484,28 +5502,29 @@ var file_agentd_v1_service_proto_goTypes = []any{
 	(*RunResponse_StateUpdate)(nil),       // 50: agentd.v1.RunResponse.StateUpdate
 	nil,                                   // 51: agentd.v1.RunResponse.ToolCallRequest.MetadataEntry
 	(*RaiseInteractionRequest)(nil),       // 52: agentd.v1.RaiseInteractionRequest
-	(*timestamppb.Timestamp)(nil),         // 53: google.protobuf.Timestamp
-	(*Resolution)(nil),                    // 54: agentd.v1.Resolution
-	(*durationpb.Duration)(nil),           // 55: google.protobuf.Duration
-	(*Part)(nil),                          // 56: agentd.v1.Part
-	(ErrorCode)(0),                        // 57: agentd.v1.ErrorCode
-	(*Usage)(nil),                         // 58: agentd.v1.Usage
-	(StopReason)(0),                       // 59: agentd.v1.StopReason
-	(*Warning)(nil),                       // 60: agentd.v1.Warning
-	(*Interaction)(nil),                   // 61: agentd.v1.Interaction
-	(AgentKind)(0),                        // 62: agentd.v1.AgentKind
-	(*Agent)(nil),                         // 63: agentd.v1.Agent
-	(*Tool)(nil),                          // 64: agentd.v1.Tool
-	(*structpb.Struct)(nil),               // 65: google.protobuf.Struct
-	(OnDisconnect)(0),                     // 66: agentd.v1.OnDisconnect
-	(*Budget)(nil),                        // 67: agentd.v1.Budget
-	(OnBusy)(0),                           // 68: agentd.v1.OnBusy
-	(*SeedMessage)(nil),                   // 69: agentd.v1.SeedMessage
-	(InstructionMode)(0),                  // 70: agentd.v1.InstructionMode
-	(*AgentRef)(nil),                      // 71: agentd.v1.AgentRef
-	(*FieldViolation)(nil),                // 72: agentd.v1.FieldViolation
-	(*ExceededLimit)(nil),                 // 73: agentd.v1.ExceededLimit
-	(*UsageSummary)(nil),                  // 74: agentd.v1.UsageSummary
+	(*GoalEvent)(nil),                     // 53: agentd.v1.GoalEvent
+	(*timestamppb.Timestamp)(nil),         // 54: google.protobuf.Timestamp
+	(*Resolution)(nil),                    // 55: agentd.v1.Resolution
+	(*durationpb.Duration)(nil),           // 56: google.protobuf.Duration
+	(*Part)(nil),                          // 57: agentd.v1.Part
+	(ErrorCode)(0),                        // 58: agentd.v1.ErrorCode
+	(*Usage)(nil),                         // 59: agentd.v1.Usage
+	(StopReason)(0),                       // 60: agentd.v1.StopReason
+	(*Warning)(nil),                       // 61: agentd.v1.Warning
+	(*Interaction)(nil),                   // 62: agentd.v1.Interaction
+	(AgentKind)(0),                        // 63: agentd.v1.AgentKind
+	(*Agent)(nil),                         // 64: agentd.v1.Agent
+	(*Tool)(nil),                          // 65: agentd.v1.Tool
+	(*structpb.Struct)(nil),               // 66: google.protobuf.Struct
+	(OnDisconnect)(0),                     // 67: agentd.v1.OnDisconnect
+	(*Budget)(nil),                        // 68: agentd.v1.Budget
+	(OnBusy)(0),                           // 69: agentd.v1.OnBusy
+	(*SeedMessage)(nil),                   // 70: agentd.v1.SeedMessage
+	(InstructionMode)(0),                  // 71: agentd.v1.InstructionMode
+	(*AgentRef)(nil),                      // 72: agentd.v1.AgentRef
+	(*FieldViolation)(nil),                // 73: agentd.v1.FieldViolation
+	(*ExceededLimit)(nil),                 // 74: agentd.v1.ExceededLimit
+	(*UsageSummary)(nil),                  // 75: agentd.v1.UsageSummary
 }
 var file_agentd_v1_service_proto_depIdxs = []int32{
 	37, // 0: agentd.v1.RunRequest.execute:type_name -> agentd.v1.RunRequest.ExecuteRequest
@@ -5538,77 +5557,78 @@ var file_agentd_v1_service_proto_depIdxs = []int32{
 	19, // 27: agentd.v1.RunResponse.provider_tools_used:type_name -> agentd.v1.ProviderToolsUsed
 	22, // 28: agentd.v1.RunResponse.raw_payload_received:type_name -> agentd.v1.RawPayloadReceived
 	23, // 29: agentd.v1.RunResponse.history_compacted:type_name -> agentd.v1.HistoryCompacted
-	30, // 30: agentd.v1.RunResponse.tool_call_unserved:type_name -> agentd.v1.ToolCallUnserved
-	31, // 31: agentd.v1.RunResponse.message_completed:type_name -> agentd.v1.MessageCompleted
-	33, // 32: agentd.v1.RunResponse.agent_started:type_name -> agentd.v1.AgentStarted
-	34, // 33: agentd.v1.RunResponse.agent_ended:type_name -> agentd.v1.AgentEnded
-	32, // 34: agentd.v1.RunResponse.transferred:type_name -> agentd.v1.Transferred
-	35, // 35: agentd.v1.RunResponse.remote_session:type_name -> agentd.v1.RemoteSession
-	53, // 36: agentd.v1.RunResponse.time:type_name -> google.protobuf.Timestamp
-	36, // 37: agentd.v1.RunResponse.display:type_name -> agentd.v1.Display
-	54, // 38: agentd.v1.InteractionResponse.resolution:type_name -> agentd.v1.Resolution
-	12, // 39: agentd.v1.CancelReceipt.aborted_model_calls:type_name -> agentd.v1.AbortedModelCall
-	13, // 40: agentd.v1.CancelReceipt.canceled_tool_calls:type_name -> agentd.v1.ToolCallRef
-	13, // 41: agentd.v1.CancelReceipt.answered_tool_calls:type_name -> agentd.v1.ToolCallRef
-	55, // 42: agentd.v1.CancelReceipt.took:type_name -> google.protobuf.Duration
-	55, // 43: agentd.v1.AbortedModelCall.ran:type_name -> google.protobuf.Duration
-	56, // 44: agentd.v1.TurnQueued.user_parts:type_name -> agentd.v1.Part
-	56, // 45: agentd.v1.MessageInjected.user_parts:type_name -> agentd.v1.Part
-	55, // 46: agentd.v1.ModelCallRetried.wait:type_name -> google.protobuf.Duration
-	57, // 47: agentd.v1.ModelCallRetried.code:type_name -> agentd.v1.ErrorCode
-	57, // 48: agentd.v1.ModelCallFellBack.code:type_name -> agentd.v1.ErrorCode
-	58, // 49: agentd.v1.ModelCallEnded.usage:type_name -> agentd.v1.Usage
-	59, // 50: agentd.v1.ModelCallEnded.stop_reason:type_name -> agentd.v1.StopReason
-	55, // 51: agentd.v1.ModelCallEnded.duration:type_name -> google.protobuf.Duration
-	55, // 52: agentd.v1.ModelCallEnded.time_to_first_text:type_name -> google.protobuf.Duration
-	0,  // 53: agentd.v1.ModelCallEnded.outcome:type_name -> agentd.v1.ModelCallEnded.Outcome
-	20, // 54: agentd.v1.ProviderToolsUsed.uses:type_name -> agentd.v1.ProviderToolUse
-	21, // 55: agentd.v1.ProviderToolsUsed.citations:type_name -> agentd.v1.Citation
-	1,  // 56: agentd.v1.HistoryCompacted.reason:type_name -> agentd.v1.HistoryCompacted.Reason
-	56, // 57: agentd.v1.ToolCallAnswered.parts:type_name -> agentd.v1.Part
-	60, // 58: agentd.v1.ToolCallAnswered.warnings:type_name -> agentd.v1.Warning
-	61, // 59: agentd.v1.InteractionRequested.interaction:type_name -> agentd.v1.Interaction
-	61, // 60: agentd.v1.InteractionResolved.interaction:type_name -> agentd.v1.Interaction
-	53, // 61: agentd.v1.ToolCallUnserved.expire_time:type_name -> google.protobuf.Timestamp
-	62, // 62: agentd.v1.AgentStarted.kind:type_name -> agentd.v1.AgentKind
-	2,  // 63: agentd.v1.AgentEnded.outcome:type_name -> agentd.v1.AgentEnded.Outcome
-	3,  // 64: agentd.v1.RemoteSession.terminal:type_name -> agentd.v1.RemoteSession.Terminal
-	4,  // 65: agentd.v1.Display.kind:type_name -> agentd.v1.Display.Kind
-	5,  // 66: agentd.v1.Display.phase:type_name -> agentd.v1.Display.Phase
-	6,  // 67: agentd.v1.Display.visibility:type_name -> agentd.v1.Display.Visibility
-	63, // 68: agentd.v1.RunRequest.ExecuteRequest.agent:type_name -> agentd.v1.Agent
-	64, // 69: agentd.v1.RunRequest.ExecuteRequest.tools:type_name -> agentd.v1.Tool
-	65, // 70: agentd.v1.RunRequest.ExecuteRequest.initial_state:type_name -> google.protobuf.Struct
-	66, // 71: agentd.v1.RunRequest.ExecuteRequest.on_disconnect:type_name -> agentd.v1.OnDisconnect
-	55, // 72: agentd.v1.RunRequest.ExecuteRequest.disconnect_grace:type_name -> google.protobuf.Duration
-	67, // 73: agentd.v1.RunRequest.ExecuteRequest.budget:type_name -> agentd.v1.Budget
-	67, // 74: agentd.v1.RunRequest.ExecuteRequest.session_budget:type_name -> agentd.v1.Budget
-	68, // 75: agentd.v1.RunRequest.ExecuteRequest.on_busy:type_name -> agentd.v1.OnBusy
-	55, // 76: agentd.v1.RunRequest.ExecuteRequest.tool_timeout:type_name -> google.protobuf.Duration
-	56, // 77: agentd.v1.RunRequest.ExecuteRequest.user_parts:type_name -> agentd.v1.Part
-	69, // 78: agentd.v1.RunRequest.ExecuteRequest.seed_messages:type_name -> agentd.v1.SeedMessage
-	70, // 79: agentd.v1.RunRequest.ExecuteRequest.instruction_mode:type_name -> agentd.v1.InstructionMode
-	42, // 80: agentd.v1.RunRequest.ExecuteRequest.labels:type_name -> agentd.v1.RunRequest.ExecuteRequest.LabelsEntry
-	43, // 81: agentd.v1.RunRequest.ExecuteRequest.metadata:type_name -> agentd.v1.RunRequest.ExecuteRequest.MetadataEntry
-	71, // 82: agentd.v1.RunRequest.ExecuteRequest.agent_ref:type_name -> agentd.v1.AgentRef
-	65, // 83: agentd.v1.RunRequest.ToolCallResponse.state_delta:type_name -> google.protobuf.Struct
-	56, // 84: agentd.v1.RunRequest.ToolCallResponse.parts:type_name -> agentd.v1.Part
-	60, // 85: agentd.v1.RunResponse.ExecuteResponse.warnings:type_name -> agentd.v1.Warning
-	51, // 86: agentd.v1.RunResponse.ToolCallRequest.metadata:type_name -> agentd.v1.RunResponse.ToolCallRequest.MetadataEntry
-	57, // 87: agentd.v1.RunResponse.ErrorResponse.code:type_name -> agentd.v1.ErrorCode
-	55, // 88: agentd.v1.RunResponse.ErrorResponse.retry_after:type_name -> google.protobuf.Duration
-	72, // 89: agentd.v1.RunResponse.ErrorResponse.violations:type_name -> agentd.v1.FieldViolation
-	73, // 90: agentd.v1.RunResponse.ErrorResponse.limit:type_name -> agentd.v1.ExceededLimit
-	74, // 91: agentd.v1.RunResponse.EndResponse.usage_summary:type_name -> agentd.v1.UsageSummary
-	11, // 92: agentd.v1.RunResponse.EndResponse.receipt:type_name -> agentd.v1.CancelReceipt
-	65, // 93: agentd.v1.RunResponse.StateUpdate.state_delta:type_name -> google.protobuf.Struct
-	7,  // 94: agentd.v1.Agentd.Run:input_type -> agentd.v1.RunRequest
-	9,  // 95: agentd.v1.Agentd.Run:output_type -> agentd.v1.RunResponse
-	95, // [95:96] is the sub-list for method output_type
-	94, // [94:95] is the sub-list for method input_type
-	94, // [94:94] is the sub-list for extension type_name
-	94, // [94:94] is the sub-list for extension extendee
-	0,  // [0:94] is the sub-list for field type_name
+	53, // 30: agentd.v1.RunResponse.goal:type_name -> agentd.v1.GoalEvent
+	30, // 31: agentd.v1.RunResponse.tool_call_unserved:type_name -> agentd.v1.ToolCallUnserved
+	31, // 32: agentd.v1.RunResponse.message_completed:type_name -> agentd.v1.MessageCompleted
+	33, // 33: agentd.v1.RunResponse.agent_started:type_name -> agentd.v1.AgentStarted
+	34, // 34: agentd.v1.RunResponse.agent_ended:type_name -> agentd.v1.AgentEnded
+	32, // 35: agentd.v1.RunResponse.transferred:type_name -> agentd.v1.Transferred
+	35, // 36: agentd.v1.RunResponse.remote_session:type_name -> agentd.v1.RemoteSession
+	54, // 37: agentd.v1.RunResponse.time:type_name -> google.protobuf.Timestamp
+	36, // 38: agentd.v1.RunResponse.display:type_name -> agentd.v1.Display
+	55, // 39: agentd.v1.InteractionResponse.resolution:type_name -> agentd.v1.Resolution
+	12, // 40: agentd.v1.CancelReceipt.aborted_model_calls:type_name -> agentd.v1.AbortedModelCall
+	13, // 41: agentd.v1.CancelReceipt.canceled_tool_calls:type_name -> agentd.v1.ToolCallRef
+	13, // 42: agentd.v1.CancelReceipt.answered_tool_calls:type_name -> agentd.v1.ToolCallRef
+	56, // 43: agentd.v1.CancelReceipt.took:type_name -> google.protobuf.Duration
+	56, // 44: agentd.v1.AbortedModelCall.ran:type_name -> google.protobuf.Duration
+	57, // 45: agentd.v1.TurnQueued.user_parts:type_name -> agentd.v1.Part
+	57, // 46: agentd.v1.MessageInjected.user_parts:type_name -> agentd.v1.Part
+	56, // 47: agentd.v1.ModelCallRetried.wait:type_name -> google.protobuf.Duration
+	58, // 48: agentd.v1.ModelCallRetried.code:type_name -> agentd.v1.ErrorCode
+	58, // 49: agentd.v1.ModelCallFellBack.code:type_name -> agentd.v1.ErrorCode
+	59, // 50: agentd.v1.ModelCallEnded.usage:type_name -> agentd.v1.Usage
+	60, // 51: agentd.v1.ModelCallEnded.stop_reason:type_name -> agentd.v1.StopReason
+	56, // 52: agentd.v1.ModelCallEnded.duration:type_name -> google.protobuf.Duration
+	56, // 53: agentd.v1.ModelCallEnded.time_to_first_text:type_name -> google.protobuf.Duration
+	0,  // 54: agentd.v1.ModelCallEnded.outcome:type_name -> agentd.v1.ModelCallEnded.Outcome
+	20, // 55: agentd.v1.ProviderToolsUsed.uses:type_name -> agentd.v1.ProviderToolUse
+	21, // 56: agentd.v1.ProviderToolsUsed.citations:type_name -> agentd.v1.Citation
+	1,  // 57: agentd.v1.HistoryCompacted.reason:type_name -> agentd.v1.HistoryCompacted.Reason
+	57, // 58: agentd.v1.ToolCallAnswered.parts:type_name -> agentd.v1.Part
+	61, // 59: agentd.v1.ToolCallAnswered.warnings:type_name -> agentd.v1.Warning
+	62, // 60: agentd.v1.InteractionRequested.interaction:type_name -> agentd.v1.Interaction
+	62, // 61: agentd.v1.InteractionResolved.interaction:type_name -> agentd.v1.Interaction
+	54, // 62: agentd.v1.ToolCallUnserved.expire_time:type_name -> google.protobuf.Timestamp
+	63, // 63: agentd.v1.AgentStarted.kind:type_name -> agentd.v1.AgentKind
+	2,  // 64: agentd.v1.AgentEnded.outcome:type_name -> agentd.v1.AgentEnded.Outcome
+	3,  // 65: agentd.v1.RemoteSession.terminal:type_name -> agentd.v1.RemoteSession.Terminal
+	4,  // 66: agentd.v1.Display.kind:type_name -> agentd.v1.Display.Kind
+	5,  // 67: agentd.v1.Display.phase:type_name -> agentd.v1.Display.Phase
+	6,  // 68: agentd.v1.Display.visibility:type_name -> agentd.v1.Display.Visibility
+	64, // 69: agentd.v1.RunRequest.ExecuteRequest.agent:type_name -> agentd.v1.Agent
+	65, // 70: agentd.v1.RunRequest.ExecuteRequest.tools:type_name -> agentd.v1.Tool
+	66, // 71: agentd.v1.RunRequest.ExecuteRequest.initial_state:type_name -> google.protobuf.Struct
+	67, // 72: agentd.v1.RunRequest.ExecuteRequest.on_disconnect:type_name -> agentd.v1.OnDisconnect
+	56, // 73: agentd.v1.RunRequest.ExecuteRequest.disconnect_grace:type_name -> google.protobuf.Duration
+	68, // 74: agentd.v1.RunRequest.ExecuteRequest.budget:type_name -> agentd.v1.Budget
+	68, // 75: agentd.v1.RunRequest.ExecuteRequest.session_budget:type_name -> agentd.v1.Budget
+	69, // 76: agentd.v1.RunRequest.ExecuteRequest.on_busy:type_name -> agentd.v1.OnBusy
+	56, // 77: agentd.v1.RunRequest.ExecuteRequest.tool_timeout:type_name -> google.protobuf.Duration
+	57, // 78: agentd.v1.RunRequest.ExecuteRequest.user_parts:type_name -> agentd.v1.Part
+	70, // 79: agentd.v1.RunRequest.ExecuteRequest.seed_messages:type_name -> agentd.v1.SeedMessage
+	71, // 80: agentd.v1.RunRequest.ExecuteRequest.instruction_mode:type_name -> agentd.v1.InstructionMode
+	42, // 81: agentd.v1.RunRequest.ExecuteRequest.labels:type_name -> agentd.v1.RunRequest.ExecuteRequest.LabelsEntry
+	43, // 82: agentd.v1.RunRequest.ExecuteRequest.metadata:type_name -> agentd.v1.RunRequest.ExecuteRequest.MetadataEntry
+	72, // 83: agentd.v1.RunRequest.ExecuteRequest.agent_ref:type_name -> agentd.v1.AgentRef
+	66, // 84: agentd.v1.RunRequest.ToolCallResponse.state_delta:type_name -> google.protobuf.Struct
+	57, // 85: agentd.v1.RunRequest.ToolCallResponse.parts:type_name -> agentd.v1.Part
+	61, // 86: agentd.v1.RunResponse.ExecuteResponse.warnings:type_name -> agentd.v1.Warning
+	51, // 87: agentd.v1.RunResponse.ToolCallRequest.metadata:type_name -> agentd.v1.RunResponse.ToolCallRequest.MetadataEntry
+	58, // 88: agentd.v1.RunResponse.ErrorResponse.code:type_name -> agentd.v1.ErrorCode
+	56, // 89: agentd.v1.RunResponse.ErrorResponse.retry_after:type_name -> google.protobuf.Duration
+	73, // 90: agentd.v1.RunResponse.ErrorResponse.violations:type_name -> agentd.v1.FieldViolation
+	74, // 91: agentd.v1.RunResponse.ErrorResponse.limit:type_name -> agentd.v1.ExceededLimit
+	75, // 92: agentd.v1.RunResponse.EndResponse.usage_summary:type_name -> agentd.v1.UsageSummary
+	11, // 93: agentd.v1.RunResponse.EndResponse.receipt:type_name -> agentd.v1.CancelReceipt
+	66, // 94: agentd.v1.RunResponse.StateUpdate.state_delta:type_name -> google.protobuf.Struct
+	7,  // 95: agentd.v1.Agentd.Run:input_type -> agentd.v1.RunRequest
+	9,  // 96: agentd.v1.Agentd.Run:output_type -> agentd.v1.RunResponse
+	96, // [96:97] is the sub-list for method output_type
+	95, // [95:96] is the sub-list for method input_type
+	95, // [95:95] is the sub-list for extension type_name
+	95, // [95:95] is the sub-list for extension extendee
+	0,  // [0:95] is the sub-list for field type_name
 }
 
 func init() { file_agentd_v1_service_proto_init() }
@@ -5616,6 +5636,7 @@ func file_agentd_v1_service_proto_init() {
 	if File_agentd_v1_service_proto != nil {
 		return
 	}
+	file_agentd_v1_goal_events_proto_init()
 	file_agentd_v1_interactions_proto_init()
 	file_agentd_v1_types_proto_init()
 	file_agentd_v1_service_proto_msgTypes[0].OneofWrappers = []any{
@@ -5651,6 +5672,7 @@ func file_agentd_v1_service_proto_init() {
 		(*RunResponse_ProviderToolsUsed)(nil),
 		(*RunResponse_RawPayloadReceived)(nil),
 		(*RunResponse_HistoryCompacted)(nil),
+		(*RunResponse_Goal)(nil),
 		(*RunResponse_ToolCallUnserved)(nil),
 		(*RunResponse_MessageCompleted)(nil),
 		(*RunResponse_AgentStarted)(nil),
