@@ -121,6 +121,9 @@ func (t *turn) buildLLM(n *node, kids []agent.Agent) (agent.Agent, error) {
 	if n.taskDone {
 		tools = append(tools, &doneTool{baseTool{t: t, name: taskDoneTool, decl: doneDecl}})
 	}
+	if n.kind == llmKind {
+		tools = append(tools, t.goalTools()...)
+	}
 	alone := n.kind == remoteKind || n.parent == nil || n.parent.kind != llmKind
 	cfg := llmagent.Config{
 		Name:        n.name,

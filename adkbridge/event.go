@@ -73,6 +73,8 @@ type meta struct {
 	Context int64 `json:"context,omitempty"`
 	// Marks are the places of the deltas that showed the response.
 	Marks record.Marks `json:"marks,omitempty"`
+	// Goal is what the calls whose results the event holds have said of the turn's goal.
+	Goal *record.GoalSaid `json:"goal,omitempty"`
 	// Injected is the queued turn whose prompt the event is.
 	Injected string `json:"injected,omitempty"`
 	// InjectedBy is the id of the principal whose prompt it is.
@@ -257,6 +259,7 @@ func (s *stored) sessionEvent() *record.Event {
 		Provided:  m.Provided,
 		Compacted: m.Compacted,
 		Remote:    m.Remote,
+		Goal:      m.Goal,
 	}
 	if m.Injected != "" && s.Content != nil {
 		ev.Injected, ev.InjectedBy = m.Injected, m.InjectedBy
