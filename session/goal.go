@@ -202,6 +202,9 @@ func (*Manager) seenGoal(g *index.Goal) *index.Goal {
 // Holder names this process as the one that drives goals, HOST/PID/RANDOM.
 func (m *Manager) Holder() string { return m.store.Holder }
 
+// Since returns how long it is since a time of a record.
+func (m *Manager) Since(at time.Time) time.Duration { return max(m.store.Stamp().Sub(at), 0) }
+
 // ListGoals returns goals of the caller's tenant as ListSessions returns sessions.
 func (m *Manager) ListGoals(
 	ctx context.Context, q index.GoalQuery, page string, limit int,

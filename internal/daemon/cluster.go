@@ -21,6 +21,7 @@ import (
 	"github.com/apzuk3/agentd/internal/share"
 	"github.com/apzuk3/agentd/server"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/store/postgres"
 )
 
@@ -58,6 +59,8 @@ const (
 	featureSealing = "sealing"
 	// featureShares: it counts turns, streams and requests of tenants with the others.
 	featureShares = "tenant-shares"
+	// featureGoals: it reads the records of goals, and goes on with them.
+	featureGoals = "goals"
 )
 
 // features are those that a replica lists.
@@ -65,7 +68,7 @@ func (c *Cluster) features() []string {
 	if c.Featureless {
 		return nil
 	}
-	return []string{featureSlices, featureSealing, featureShares}
+	return []string{featureSlices, featureSealing, featureShares, featureGoals}
 }
 
 // maySeal refuses to encrypt beside replicas that would neither open what this one seals nor follow it to a newer data
@@ -77,6 +80,18 @@ func (d *Daemon) maySeal() error {
 	for _, r := range d.replica.member.Lacking(featureSealing) {
 		return fmt.Errorf("daemon: replica %s of version %s does not know encryption among replicas: "+
 			"stop those of that version before this one encrypts", r.Name, r.Version)
+	}
+	return nil
+}
+
+// mayStartGoals refuses goals beside replicas that could not read the logs of their sessions.
+func (d *Daemon) mayStartGoals(context.Context) error {
+	if d.replica == nil {
+		return nil
+	}
+	for _, r := range d.replica.member.Lacking(featureGoals) {
+		return fault.Errorf(fault.Unavailable, "replica %s of version %s does not know goals: "+
+			"try again when all replicas are of a version that does", r.Name, r.Version)
 	}
 	return nil
 }
