@@ -28,9 +28,9 @@ const scheduleTurnTool = "schedule_next_turn"
 
 const (
 	// doneGoalText describes the tool that ends a goal, unless the goal says something else.
-	doneGoalText = "Ends the work on the goal. Call it with state \"done\" when the goal is reached, or when you are sure " +
-		"that it cannot be; say in detail what has come of it. Nothing else ends the work: after each of your turns the " +
-		"next one begins."
+	doneGoalText = "Ends the work on the goal. Call it with state \"done\" when the goal is reached, " +
+		"or when you are sure that it cannot be; say in detail what has come of it. " +
+		"Nothing else ends the work: after each of your turns the next one begins."
 	maxSaidOfGoal = 16 << 10 // bytes of a detail or a prompt
 )
 
@@ -43,10 +43,11 @@ func (p *planner) checkGoal(g *record.GoalTools) error {
 	for _, name := range names {
 		switch {
 		case !toolNameOK(name):
-			return fault.Errorf(codeInvalid, "done_tool.name %q: must be a letter or _, then letters, digits and _.:-, "+
-				"at most %d in all", cut(name, maxName), maxName).Breaking("done_tool.name", fault.RuleFormat)
+			return fault.Errorf(codeInvalid,
+				"done_tool.name %q: must be a letter or _, then letters, digits and _.:-, at most %d in all",
+				cut(name, maxName), maxName).Breaking("done_tool.name", fault.RuleFormat)
 		case slices.Contains(reservedTools, name), name == askLoopTool, name == taskDoneTool,
-			name == g.Done && name == scheduleTurnTool:
+			g.Done == scheduleTurnTool:
 			return fault.Errorf(codeInvalid, "done_tool.name %q is reserved", name).
 				Breaking("done_tool.name", fault.RuleRange)
 		case p.tools[name] != nil:
@@ -99,7 +100,8 @@ var scheduleDecl = &genai.FunctionDeclaration{
 	ParametersJsonSchema: map[string]any{
 		"type": "object",
 		"properties": map[string]any{
-			"wake_at":     map[string]any{"type": "string", "description": "When, in RFC 3339, such as 2026-01-05T09:30:00Z."},
+			"wake_at": map[string]any{"type": "string",
+				"description": "When, in RFC 3339, such as 2026-01-05T09:30:00Z."},
 			"wake_in_sec": map[string]any{"type": "integer", "description": "In how many seconds."},
 			"next_prompt": map[string]any{"type": "string", "description": "What the next turn is to be told."},
 			"detail":      map[string]any{"type": "string", "description": "What you wait for."},
@@ -185,7 +187,8 @@ func (t *turn) readSchedule(args map[string]any) (*record.GoalSaid, map[string]a
 	if _, err := textArg(args, "detail"); err != nil {
 		return nil, nil, err
 	}
-	return &record.GoalSaid{Wake: wake, Prompt: prompt}, map[string]any{"ack": true, "wake_at": wake.Format(time.RFC3339)}, nil
+	out := map[string]any{"ack": true, "wake_at": wake.Format(time.RFC3339)}
+	return &record.GoalSaid{Wake: wake, Prompt: prompt}, out, nil
 }
 
 // textArg returns an optional text of the arguments.

@@ -41,6 +41,7 @@ var memberTypes = map[protoreflect.Name]client.EventData{
 	"provider_tools_used":   (*client.ProviderToolsUsed)(nil),
 	"raw_payload_received":  (*client.RawPayloadReceived)(nil),
 	"history_compacted":     (*client.HistoryCompacted)(nil),
+	"goal":                  (*client.GoalEvent)(nil),
 	"tool_call_unserved":    (*client.ToolCallUnserved)(nil),
 	"message_completed":     (*client.MessageCompleted)(nil),
 	"agent_started":         (*client.AgentStarted)(nil),

@@ -119,9 +119,9 @@ type Config struct {
 	ReplicaSecret string
 	// ReplicaAddress is where the other servers call this one.
 	ReplicaAddress string
-	// MayStartGoals returns why no goal may begin now, nil if one may. Several goroutines may call it at once. nil: one
+	// GoalsWaitFor returns why no goal may begin now, "" if one may. Several goroutines may call it at once. nil: one
 	// always may.
-	MayStartGoals func(context.Context) error
+	GoalsWaitFor func() string
 	// CreateToken makes a token for a principal and returns what its holder sends; maker is the principal that asks for
 	// it. Several goroutines may call it at once. nil: CreateSessionToken is refused.
 	CreateToken func(ctx context.Context, maker, token principal.Principal) (string, error)

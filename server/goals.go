@@ -102,16 +102,16 @@ func (s *goalService) Inject(
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&agentdv1.InjectResponse{WaitingMessages: int32(n)}), nil //nolint:gosec // it is bounded
+	return connect.NewResponse(&agentdv1.InjectResponse{WaitingMessages: int32(n)}), nil
 }
 
-// goalRequest translates what starts a goal. Without MayStartGoals every server over the store knows goals.
+// goalRequest translates what starts a goal.
 func (s *Server) goalRequest(
 	ctx context.Context, r *agentdv1.StartGoalRequest, h http.Header,
 ) (*session.GoalRequest, error) {
-	if may := s.now().MayStartGoals; may != nil {
-		if err := may(ctx); err != nil {
-			return nil, err
+	if waits := s.now().GoalsWaitFor; waits != nil {
+		if why := waits(); why != "" {
+			return nil, fault.Errorf(codeUnavailable, "%s", why).After(retryLater)
 		}
 	}
 	ex := r.GetExecute()
@@ -162,8 +162,10 @@ func (s *Server) goalOf(g *index.Goal) *agentdv1.Goal {
 		SessionId: g.SessionID, GoalId: g.ID, Goal: g.Text, Status: g.Status, Reason: g.Reason,
 		Turns: g.Totals.Turns, InputTokens: g.Totals.Input, OutputTokens: g.Totals.Output,
 		CostUsd: g.Totals.Cost.Dollars(), UnpricedCalls: g.Totals.Unpriced, FinalText: g.Final, DoneDetail: g.Detail,
-		TurnId: g.Turn, Wait: g.Wait, WaitUntil: stamp(g.Until), WaitingMessages: int32(g.Waiting), //nolint:gosec // bounded
-		Message: g.Message, StartTime: stamp(g.Started), EndTime: stamp(g.Ended), Duration: durationpb.New(g.Took),
+		TurnId: g.Turn, Wait: g.Wait, WaitUntil: stamp(g.Until),
+		WaitingMessages: int32(g.Waiting),
+		Message:         g.Message,
+		StartTime:       stamp(g.Started), EndTime: stamp(g.Ended), Duration: durationpb.New(g.Took),
 	}
 	if g.Ended.IsZero() {
 		out.Holder, out.Duration = s.now().Sessions.Holder(), durationpb.New(s.now().Sessions.Since(g.Started))

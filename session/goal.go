@@ -52,8 +52,8 @@ const (
 )
 
 // StartGoal begins a goal, durably before it returns, and returns how it stands. It refuses a session that works on one
-// or runs a turn. The goal does not depend on ctx. A request whose key has started one before returns that one. An error
-// that a client may see is of type *fault.Error; that holds for the methods below too.
+// or runs a turn. The goal does not depend on ctx. A request whose key has started one before returns that one. An
+// error that a client may see is of type *fault.Error; that holds for the methods below too.
 func (m *Manager) StartGoal(ctx context.Context, req GoalRequest) (*index.Goal, error) {
 	if strings.TrimSpace(req.Goal) == "" {
 		return nil, fault.Errorf(fault.Invalid, "goal is empty: say what is to be reached").
@@ -85,7 +85,7 @@ func (m *Manager) startGoal(ctx context.Context, req GoalRequest, begin *record.
 	t, err := m.Start(ctx, turn)
 	repeated, again := errors.AsType[*Repeated](err)
 	held, holds := errors.AsType[*noTurn](err)
-	id := req.SessionID
+	var id string
 	switch {
 	case again:
 		id = repeated.SessionID
@@ -122,8 +122,8 @@ func (req *Request) begins(started *record.TurnStarted) *record.GoalStarted {
 
 // checkGoal refuses what a goal cannot have.
 func checkGoal(req *GoalRequest) error {
-	refuse := func(field, format string, args ...any) error {
-		return fault.Errorf(fault.Invalid, "execute."+field+": "+format, args...).
+	refuse := func(field, why string) error {
+		return fault.Errorf(fault.Invalid, "execute.%s: %s", field, why).
 			Breaking("execute."+field, fault.RuleExcluded)
 	}
 	switch {
@@ -227,7 +227,8 @@ func (m *Manager) Inject(ctx context.Context, sessionID, text, key string) (wait
 	case strings.TrimSpace(text) == "":
 		return 0, fault.Errorf(fault.Invalid, "text is empty").Breaking("text", fault.RuleRequired)
 	case len(text) > maxInjected:
-		return 0, fault.Errorf(fault.LimitExceeded, "text has %d bytes, at most %d are allowed", len(text), maxInjected).
+		return 0, fault.Errorf(fault.LimitExceeded,
+			"text has %d bytes, at most %d are allowed", len(text), maxInjected).
 			Breaking("text", fault.RuleRange).Over("message_bytes", maxInjected, len(text))
 	}
 	ref, err := m.acquire(ctx, sessionID)

@@ -37,7 +37,8 @@ func (o *order) goal(rec record.Record, fact any) {
 	switch f := fact.(type) {
 	case *record.GoalStarted:
 		if open != "" {
-			o.reportf(ruleOrder, rec.Seq, "the end of that goal first", "goal %q starts while goal %q is open", f.ID, open)
+			o.reportf(ruleOrder, rec.Seq, "the end of that goal first",
+				"goal %q starts while goal %q is open", f.ID, open)
 		}
 		*g = goals{open: f.ID, seq: rec.Seq, turns: f.Totals.Turns, ended: g.ended}
 	case *record.GoalPaused:
@@ -65,7 +66,8 @@ func (o *order) goal(rec record.Record, fact any) {
 			return
 		}
 		if g.turn != "" {
-			o.reportf(ruleOrder, rec.Seq, "the end of that turn first", "goal %q ends while its turn %q is open", f.ID, g.turn)
+			o.reportf(ruleOrder, rec.Seq, "the end of that turn first",
+				"goal %q ends while its turn %q is open", f.ID, g.turn)
 		}
 		*g = goals{ended: g.ended}
 	}

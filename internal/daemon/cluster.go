@@ -21,7 +21,6 @@ import (
 	"github.com/apzuk3/agentd/internal/share"
 	"github.com/apzuk3/agentd/server"
 	"github.com/apzuk3/agentd/session"
-	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/store/postgres"
 )
 
@@ -84,16 +83,16 @@ func (d *Daemon) maySeal() error {
 	return nil
 }
 
-// mayStartGoals refuses goals beside replicas that could not read the logs of their sessions.
-func (d *Daemon) mayStartGoals(context.Context) error {
+// goalsWaitFor returns why no goal may begin: a replica could not read the log of its session; "" if one may.
+func (d *Daemon) goalsWaitFor() string {
 	if d.replica == nil {
-		return nil
+		return ""
 	}
 	for _, r := range d.replica.member.Lacking(featureGoals) {
-		return fault.Errorf(fault.Unavailable, "replica %s of version %s does not know goals: "+
+		return fmt.Sprintf("replica %s of version %s does not know goals: "+
 			"try again when all replicas are of a version that does", r.Name, r.Version)
 	}
-	return nil
+	return ""
 }
 
 // warnOfSlices says that older replicas count for themselves what they reserve.

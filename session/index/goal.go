@@ -176,7 +176,8 @@ func (l *Lists) ListGoals(
 			}
 			if page.Full(len(list), limit, bytes, len(row.Data)) {
 				return list, page.Token{
-					Query: hash, Created: last.CreatedAt.UnixMicro(), Session: last.SessionID, Seq: last.Seq, ID: last.ID,
+					Query: hash, Created: last.CreatedAt.UnixMicro(), Session: last.SessionID, Seq: last.Seq,
+					ID: last.ID,
 				}.String(), nil
 			}
 			g, err := ReadGoal(row)

@@ -20,9 +20,9 @@ import (
 const (
 	// AnswerTime is how long a goal waits for a caller.
 	AnswerTime = 30 * time.Second
-	// MaxInbox and MaxInboxBytes bound the messages that wait; beyond, the oldest are dropped.
+	// MaxInbox bounds the messages that wait, and maxInboxBytes their texts; beyond, the oldest are dropped.
 	MaxInbox      = 256
-	MaxInboxBytes = 1 << 20
+	maxInboxBytes = 1 << 20
 	// backoffFirst is the wait after the second turn in a row that has failed. It doubles to backoffMost.
 	backoffFirst = time.Second
 	backoffMost  = 30 * time.Second
@@ -164,7 +164,7 @@ func (s *State) resume(at time.Time, action agentdv1.GoalAction) {
 func (s *State) inject(seq int64, f *record.MessageInjected) {
 	s.inbox = append(slices.Clone(s.inbox), message{seq, f.Text})
 	s.bytes += len(f.Text)
-	for len(s.inbox) > MaxInbox || s.bytes > MaxInboxBytes {
+	for len(s.inbox) > MaxInbox || s.bytes > maxInboxBytes {
 		s.bytes -= len(s.inbox[0].text)
 		s.inbox = s.inbox[1:]
 	}

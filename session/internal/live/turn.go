@@ -64,7 +64,7 @@ type facts struct {
 	usage        record.Usage
 	said         *record.GoalSaid // of the goal of the turn; nil for nothing
 	called       int64            // model calls whose end is in the log
-	cancelAt     clock.Due        // when the turn is canceled if no client comes back; zero while one is there, or none came
+	cancelAt     clock.Due        // when the turn is canceled if no client comes back; zero: one is there, or none came
 	cancelLogged time.Time        // cancelAt as in the log
 }
 

@@ -22,8 +22,8 @@ func (v *view) goal(fact any) {
 		ev.GoalId = f.ID
 		c := &agentdv1.GoalCheckpointed{
 			Turns: f.Totals.Turns, TurnId: f.Turn, InputTokens: f.Totals.Input, OutputTokens: f.Totals.Output,
-			CostUsd: f.Totals.Cost.Dollars(), StopReason: f.Stop, DoneDetail: f.Detail, FinalText: f.Final, Wait: f.Wait,
-			Failure: f.Failure, Goal: f.Goal, ContinuationPrompt: f.Continuation,
+			CostUsd: f.Totals.Cost.Dollars(), StopReason: f.Stop, DoneDetail: f.Detail, FinalText: f.Final,
+			Wait: f.Wait, Failure: f.Failure, Goal: f.Goal, ContinuationPrompt: f.Continuation,
 		}
 		if !f.Until.IsZero() {
 			c.WaitUntil = timestamppb.New(f.Until)
