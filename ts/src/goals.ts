@@ -64,6 +64,6 @@ export function goalChangeOf(m: GoalEventJson): GoalChange {
     reason: wordOf("GOAL_REASON_", ended?.reason ?? checkpointed?.stopReason),
     status: wordOf("GOAL_STATUS_", ended?.status),
     message: ended?.message ?? checkpointed?.failure ?? message?.text ?? "",
-    durationMs: msOf(ended?.duration),
+    durationMs: msOf(ended?.duration) ?? 0,
   };
 }
