@@ -158,6 +158,12 @@ var rights = map[string]principal.Role{
 	agentdv1connect.ScheduleServiceGetProcedure:               principal.Observer,
 	agentdv1connect.ScheduleServiceListProcedure:              principal.Observer,
 	agentdv1connect.ScheduleServiceDeleteProcedure:            principal.Caller,
+	agentdv1connect.GoalServiceStartProcedure:                 principal.Caller,
+	agentdv1connect.GoalServiceResumeProcedure:                principal.Caller,
+	agentdv1connect.GoalServiceGetProcedure:                   principal.Observer,
+	agentdv1connect.GoalServiceListProcedure:                  principal.Observer,
+	agentdv1connect.GoalServiceControlProcedure:               principal.Caller,
+	agentdv1connect.GoalServiceInjectProcedure:                principal.Caller,
 }
 
 // mayCall refuses a method that is not for the principal.

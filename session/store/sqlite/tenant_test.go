@@ -29,7 +29,7 @@ func TestTenantsOfOlderDatabases(t *testing.T) {
 			runs, _, _ = bytes.Cut(runs, []byte("CREATE"))
 			_, log, _ := bytes.Cut(known(t)["00022_eventlog.sql"].Data, []byte("-- +goose Up"))
 			log, _, _ = bytes.Cut(log, []byte("CREATE INDEX"))
-			_, notices, _ := bytes.Cut(known(t)["00023_notices.sql"].Data, []byte("-- +goose Up"))
+			_, notices, _ := bytes.Cut(known(t)["00024_notices.sql"].Data, []byte("-- +goose Up"))
 			log = slices.Concat(log, notices)
 			before[name] = &fstest.MapFile{Data: slices.Concat(before[name].Data, spent, counts, drops, says, runs, log)}
 		}
