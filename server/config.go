@@ -108,6 +108,8 @@ type Config struct {
 	ReplicaSecret string
 	// ReplicaAddress is where the other servers call this one.
 	ReplicaAddress string
+	// Events reads the event log. nil: there is none, and EventService is refused.
+	Events events
 	// CreateToken makes a token for a principal and returns what its holder sends; maker is the principal that asks for
 	// it. Several goroutines may call it at once. nil: CreateSessionToken is refused.
 	CreateToken func(ctx context.Context, maker, token principal.Principal) (string, error)
