@@ -3,7 +3,6 @@ package adkbridge
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"math"
 	"slices"
@@ -159,11 +158,7 @@ func (l *liveCall) rest(o *outline) int {
 	if o.context > 0 {
 		return 0
 	}
-	tools, err := json.Marshal(l.config.Tools)
-	if err != nil {
-		return 0
-	}
-	return len(adapter.Text(l.config.SystemInstruction)) + len(tools)
+	return len(adapter.Text(l.config.SystemInstruction)) + toolBytes(l.config.Tools)
 }
 
 // summarizers returns the agent with the models that write summaries, each for the case

@@ -157,6 +157,12 @@ var rights = map[string]principal.Role{
 	agentdv1connect.SessionServiceCreateSessionTokenProcedure: principal.Caller,
 	agentdv1connect.EventServiceListProcedure:                 principal.Observer,
 	agentdv1connect.EventServiceWatchProcedure:                principal.Observer,
+	agentdv1connect.GoalServiceStartProcedure:                 principal.Caller,
+	agentdv1connect.GoalServiceResumeProcedure:                principal.Caller,
+	agentdv1connect.GoalServiceGetProcedure:                   principal.Observer,
+	agentdv1connect.GoalServiceListProcedure:                  principal.Observer,
+	agentdv1connect.GoalServiceControlProcedure:               principal.Caller,
+	agentdv1connect.GoalServiceInjectProcedure:                principal.Caller,
 }
 
 // mayCall refuses a method that is not for the principal.
