@@ -23,6 +23,7 @@ type Client struct {
 	// sessions is for what needs no stream; immutable after New.
 	sessions  agentdv1connect.SessionServiceClient
 	schedules agentdv1connect.ScheduleServiceClient
+	events    agentdv1connect.EventServiceClient
 	http      connect.HTTPClient // immutable after New
 	err       error              // what is wrong with New's arguments; each Run reports it
 	tools     *ToolSet           // guards itself
@@ -52,6 +53,7 @@ func New(baseURL string, opts ...Option) *Client {
 	c.stub = agentdv1connect.NewAgentdClient(hc, strings.TrimSpace(baseURL), cfg.connectOptions()...)
 	c.sessions = agentdv1connect.NewSessionServiceClient(hc, strings.TrimSpace(baseURL), cfg.connectOptions()...)
 	c.schedules = agentdv1connect.NewScheduleServiceClient(hc, strings.TrimSpace(baseURL), cfg.connectOptions()...)
+	c.events = agentdv1connect.NewEventServiceClient(hc, strings.TrimSpace(baseURL), cfg.connectOptions()...)
 	return c
 }
 

@@ -54,6 +54,7 @@ var features = func() []string {
 	for _, service := range []protoreflect.ServiceDescriptor{
 		agentdv1.File_agentd_v1_sessions_proto.Services().ByName("SessionService"),
 		agentdv1.File_agentd_v1_schedules_proto.Services().ByName("ScheduleService"),
+		agentdv1.File_agentd_v1_eventlog_proto.Services().ByName("EventService"),
 		agentdv1.File_agentd_v1_goals_proto.Services().ByName("GoalService"),
 	} {
 		for i := range service.Methods().Len() {

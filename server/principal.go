@@ -97,6 +97,7 @@ var streams = map[string]bool{
 	agentdv1connect.AgentdRunProcedure:                  true,
 	agentdv1connect.SessionServiceWatchTurnProcedure:    true,
 	agentdv1connect.SessionServiceWatchSessionProcedure: true,
+	agentdv1connect.EventServiceWatchProcedure:          true,
 }
 
 // unauthenticated is what a caller reads of why it is refused, which is for the log.
@@ -158,6 +159,8 @@ var rights = map[string]principal.Role{
 	agentdv1connect.ScheduleServiceGetProcedure:               principal.Observer,
 	agentdv1connect.ScheduleServiceListProcedure:              principal.Observer,
 	agentdv1connect.ScheduleServiceDeleteProcedure:            principal.Caller,
+	agentdv1connect.EventServiceListProcedure:                 principal.Observer,
+	agentdv1connect.EventServiceWatchProcedure:                principal.Observer,
 	agentdv1connect.GoalServiceStartProcedure:                 principal.Caller,
 	agentdv1connect.GoalServiceResumeProcedure:                principal.Caller,
 	agentdv1connect.GoalServiceGetProcedure:                   principal.Observer,

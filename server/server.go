@@ -101,6 +101,8 @@ func (s *Server) routes() (http.Handler, error) {
 	s.own = newOwn(s, sessions)
 	path, kept := agentdv1connect.NewScheduleServiceHandler(&scheduleService{s}, opts...)
 	mux.Handle(path, s.crossOrigin(s.observed(s.authenticated(s.exchange(withExplanations(kept))))))
+	path, logged := agentdv1connect.NewEventServiceHandler(&eventService{s}, opts...)
+	mux.Handle(path, s.crossOrigin(s.observed(s.authenticated(s.exchange(withExplanations(logged))))))
 	path, goals := agentdv1connect.NewGoalServiceHandler(&goalService{s}, opts...)
 	mux.Handle(path, s.crossOrigin(s.observed(s.authenticated(s.exchange(withExplanations(goals))))))
 
@@ -109,7 +111,8 @@ func (s *Server) routes() (http.Handler, error) {
 	mux.Handle(path, s.short(health))
 	if !s.now().NoReflection {
 		reflector := grpcreflect.NewStaticReflector(agentdv1connect.AgentdName, agentdv1connect.SessionServiceName,
-			agentdv1connect.GoalServiceName, agentdv1connect.ScheduleServiceName, grpchealth.HealthV1ServiceName)
+			agentdv1connect.GoalServiceName, agentdv1connect.EventServiceName, agentdv1connect.ScheduleServiceName,
+			grpchealth.HealthV1ServiceName)
 		path, reflection := grpcreflect.NewHandlerV1(reflector, opts...)
 		mux.Handle(path, s.authenticated(s.short(reflection)))
 		path, reflection = grpcreflect.NewHandlerV1Alpha(reflector, opts...)
