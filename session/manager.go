@@ -43,10 +43,11 @@ type Manager struct {
 	probation *probation.Probation[*live.Session]
 	readers   readers.Readers[*SessionWatcher]
 	sessions  *table.Table[*live.Session]
-	owners    Owners        // nil: all sessions are this server's
-	front     bool          // see Config.Front
-	bus       hints         // nil: none
-	places    *share.Places // of turns; nil: this server has no others
+	owners    Owners                                         // nil: all sessions are this server's
+	front     bool                                           // see Config.Front
+	bus       hints                                          // nil: none
+	reach     func(ctx context.Context, address string) bool // see Config.Reach
+	places    *share.Places                                  // of turns; nil: this server has no others
 	exclusive lock.Keyed[work]
 	follows   follows
 	endHints  func() // of serveHints
@@ -85,6 +86,7 @@ func NewManager(cfg Config) (*Manager, error) {
 		owners:     cfg.Owners,
 		front:      cfg.Front,
 		bus:        cfg.Bus,
+		reach:      cfg.Reach,
 		places:     cfg.Places,
 		unreleased: map[string]unreleased{},
 		observed:   map[string]struct{}{},

@@ -34,6 +34,8 @@ type group struct {
 	store store.Store
 	lim   limits.Limits
 	bus   *memBus // nil: none
+	// reach, if not nil, reports whether a server reaches another one.
+	reach func(from, to string) bool
 }
 
 func newGroup(t *testing.T, lim limits.Limits) *group {
@@ -53,6 +55,9 @@ func (g *group) join(addr string, run func(context.Context, *session.Run) error)
 	cfg := session.Config{Store: r.owns, Owners: r.owns, Runner: r.engine, Limits: lim}
 	if g.bus != nil {
 		cfg.Bus = g.bus
+	}
+	if g.reach != nil {
+		cfg.Reach = func(_ context.Context, to string) bool { return g.reach(addr, to) }
 	}
 	var err error
 	r.m, err = session.NewManager(cfg)

@@ -24,6 +24,7 @@ type Group struct {
 
 	mu       sync.Mutex // protects the fields below, and is held while the store writes
 	heads    map[string]*head
+	asks     map[string]*ask
 	replicas []*Replica
 }
 
@@ -33,6 +34,16 @@ type head struct {
 	owner *Replica
 	due   time.Time // zero for never
 }
+
+// ask is what servers ask of the owner of a session.
+type ask struct {
+	followed, wanted time.Time // when that was asked last
+	by               *Replica  // who wants
+	settled, epoch   int64     // what the owner has said
+}
+
+// askFor is for how long what is asked counts.
+const askFor = 5 * time.Second
 
 // Replica is one server: its owners, and its store. A Replica that is dead claims nothing, and the others may claim
 // what it had.
@@ -51,7 +62,9 @@ type Replica struct {
 }
 
 // New returns a group without servers over a store.
-func New(raw store.Store) *Group { return &Group{raw: raw, heads: map[string]*head{}} }
+func New(raw store.Store) *Group {
+	return &Group{raw: raw, heads: map[string]*head{}, asks: map[string]*ask{}}
+}
 
 // Recover makes sessions due that have an open turn in the store.
 func (g *Group) Recover(ctx context.Context) error {
@@ -239,6 +252,68 @@ func (r *Replica) Standing(ctx context.Context, key string) (last int64, owned, 
 	return info.LastSeq, h != nil && h.owner != nil, info.Purged > 0 && info.Purged == info.LastSeq, nil
 }
 
+// Ask implements session.Owners.
+func (r *Replica) Ask(_ context.Context, key string, wants bool) (settled int64, err error) {
+	r.g.mu.Lock()
+	defer r.g.mu.Unlock()
+	h := r.g.heads[key]
+	switch {
+	case r.cut != nil:
+		return 0, r.cut
+	case h == nil:
+		return 0, store.ErrNoSession
+	}
+	a := r.g.asks[key]
+	if a == nil {
+		a = &ask{}
+		r.g.asks[key] = a
+	}
+	if wants {
+		a.wanted, a.by = time.Now(), r
+	} else {
+		a.followed = time.Now()
+	}
+	if a.epoch == h.epoch {
+		settled = a.settled
+	}
+	return settled, nil
+}
+
+// Asked implements session.Owners.
+func (r *Replica) Asked() (all []session.Asked) {
+	r.g.mu.Lock()
+	defer r.g.mu.Unlock()
+	for key, a := range r.g.asks {
+		h := r.g.heads[key]
+		if h == nil || h.owner != r || r.dead {
+			continue
+		}
+		out := session.Asked{Key: key, Follows: time.Since(a.followed) < askFor}
+		if a.epoch == h.epoch {
+			out.Settled = a.settled
+		}
+		if a.by != nil && a.by != r && !a.by.dead && time.Since(a.wanted) < askFor {
+			out.Wants = a.by.address
+		}
+		all = append(all, out)
+	}
+	slices.SortFunc(all, func(a, b session.Asked) int { return strings.Compare(a.Key, b.Key) })
+	return all
+}
+
+// Settle implements session.Owners.
+func (r *Replica) Settle(_ context.Context, key string, epoch, settled int64) error {
+	r.g.mu.Lock()
+	defer r.g.mu.Unlock()
+	if r.cut != nil {
+		return r.cut
+	}
+	if a, h := r.g.asks[key], r.g.heads[key]; a != nil && h != nil && h.owner == r && h.epoch == epoch {
+		a.epoch, a.settled = epoch, settled
+	}
+	return nil
+}
+
 // Drain says to the others that the server takes no more sessions.
 func (r *Replica) Drain() {
 	r.g.mu.Lock()
@@ -321,6 +396,7 @@ func (r *Replica) Delete(ctx context.Context, id string, lastSeq int64) error {
 	err := r.g.raw.Delete(ctx, id, lastSeq)
 	if err == nil {
 		delete(r.g.heads, id)
+		delete(r.g.asks, id)
 	}
 	return err
 }

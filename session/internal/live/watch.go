@@ -184,6 +184,7 @@ func (w *Watcher) live() (out render.Live, err error) {
 	w.s.mu.Lock()
 	defer w.s.mu.Unlock()
 	out.Applied = w.s.seq
+	out.Bounded, out.Until = w.s.alone, w.s.settled
 	if now := w.turnLocked(); now != nil {
 		out.Partials, err = w.s.partialsLocked(now, w.reader.After())
 		out.Offered, out.Unserved = w.s.askedOfLocked(now, w), w.s.unservedLocked(now)
