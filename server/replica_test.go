@@ -384,7 +384,7 @@ func TestRunObserves(t *testing.T) {
 					Result: &agentdv1.RunRequest_ToolCallResponse_Output{Output: `"mine"`}},
 			}},
 			"a result that is refused": {Request: &agentdv1.RunRequest_ToolCallResponse_{
-				ToolCallResponse: &agentdv1.RunRequest_ToolCallResponse{ToolCallId: "c-" + r.turn},
+				ToolCallResponse: &agentdv1.RunRequest_ToolCallResponse{ToolCallId: "c-" + r.turn, Parts: make([]*agentdv1.Part, 65)},
 			}},
 			"the end": {Request: &agentdv1.RunRequest_End{End: &agentdv1.RunRequest_EndRequest{}}},
 		} {
