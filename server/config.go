@@ -79,6 +79,8 @@ type Config struct {
 	Sessions sessions
 	// Ready reports whether turns can be served; nil means they always can.
 	Ready func(context.Context) error
+	// Counted, unless it is nil, is called in a request's goroutine as soon as its stream is among Streams.
+	Counted func(context.Context)
 	// Capabilities returns what the server says of itself to the principal of a context each time that a client
 	// asks, in a message that the server may change: it adds its features and its own bounds, and a
 	// MaxPromptBytes of 0 becomes the protocol's. Several goroutines may call it at once. Web
@@ -197,6 +199,9 @@ type Config struct {
 func (c Config) WithDefaults() Config {
 	if c.Ready == nil {
 		c.Ready = func(context.Context) error { return nil }
+	}
+	if c.Counted == nil {
+		c.Counted = func(context.Context) {}
 	}
 	if c.Capabilities == nil {
 		c.Capabilities = func(context.Context) *agentdv1.GetCapabilitiesResponse {

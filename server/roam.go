@@ -471,6 +471,8 @@ func (s *Server) forwarded(
 		}
 		select {
 		case <-time.After(roamEvery):
+		case <-s.ended.Done():
+			return nil, errDraining
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}

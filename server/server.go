@@ -167,21 +167,11 @@ func (s *Server) enter(ctx context.Context) (leave func(), refused *fault.Error)
 	if full := s.count(); full != nil {
 		refused = full
 	}
-	if f, ok := ctx.Value(countedKey{}).(func()); ok {
-		f()
-	}
+	s.now().Counted(ctx)
 	return func() {
 		leaveTenant()
 		s.uncount()
 	}, refused
-}
-
-type countedKey struct{}
-
-// WhenCounted returns a context for a request of Run. f is called, in the request's goroutine, as soon as its stream is
-// among Streams.
-func WhenCounted(ctx context.Context, f func()) context.Context {
-	return context.WithValue(ctx, countedKey{}, f)
 }
 
 // count counts a stream, including one that it refuses.

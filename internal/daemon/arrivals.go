@@ -7,7 +7,6 @@ import (
 	"sync"
 
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
-	"github.com/apzuk3/agentd/server"
 )
 
 // arrivals are the connections over which no request has come yet: whoever has opened one is about to send its first. A
@@ -49,7 +48,14 @@ func (a *arrivals) count() int {
 	return len(a.fresh)
 }
 
-// guard has h serve requests. One that opens a stream has come when it is among the streams of the server, or is over.
+// counted is called when the stream of a request is among those of the server.
+func (a *arrivals) counted(ctx context.Context) {
+	if come, ok := ctx.Value(connKey{}).(func()); ok {
+		come()
+	}
+}
+
+// guard has h serve requests. One that opens a stream has come when the stream is counted, or the request is over.
 func (a *arrivals) guard(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		come, ok := r.Context().Value(connKey{}).(func())
@@ -59,7 +65,6 @@ func (a *arrivals) guard(h http.Handler) http.Handler {
 			come()
 		default:
 			defer come()
-			r = r.WithContext(server.WhenCounted(r.Context(), come))
 		}
 		h.ServeHTTP(w, r)
 	})

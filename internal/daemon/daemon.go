@@ -202,6 +202,7 @@ func (d *Daemon) serverConfig(cfg *Config) server.Config {
 	out := server.Config{
 		Sessions:   d.manager,
 		Ready:      d.ready,
+		Counted:    d.arrivals.counted,
 		ModelCalls: d.runner.ModelCalls,
 		Capabilities: func(ctx context.Context) *agentdv1.GetCapabilitiesResponse {
 			now := d.live.Load()

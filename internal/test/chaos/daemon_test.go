@@ -60,6 +60,8 @@ type process struct {
 	epoch int        // rises with each process
 	log   []string   // lines that are no daemon's business: faults
 	last  string     // line of the log
+	// recent are the last lines of the log.
+	recent []string
 
 	cmd  *exec.Cmd // nil: none runs
 	read sync.WaitGroup
@@ -129,7 +131,7 @@ func (d *process) listen(r io.Reader) {
 		wrong := (strings.Contains(line, `"level":"ERROR"`) || strings.Contains(line, "is incomplete")) && !foreseen
 		if raw || wrong || strings.Contains(line, keyPrefix) {
 			d.mu.Lock()
-			if len(d.log) < 200 {
+			if len(d.log) < mostLines {
 				d.log = append(d.log, line)
 			}
 			d.mu.Unlock()
@@ -141,8 +143,25 @@ func (d *process) listen(r io.Reader) {
 		if line != "" {
 			d.last = line
 		}
+		if line != "" && !strings.Contains(line, `"call ended"`) {
+			d.recent = append(d.recent[max(0, len(d.recent)+1-recentLines):], line)
+		}
 		d.mu.Unlock()
 	}
+}
+
+// mostLines bounds how much is kept of what should not be in a log: the stacks of all goroutines are, when a process
+// has to be ended that does not end. recentLines is how much is kept of all.
+const (
+	mostLines   = 5000
+	recentLines = 30
+)
+
+// lately returns the last lines of the log.
+func (d *process) lately() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return strings.Join(d.recent, "")
 }
 
 func (d *process) lastLine() string {

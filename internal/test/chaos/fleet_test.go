@@ -131,7 +131,7 @@ func newFleet(t *testing.T, binary, provider string, ttl time.Duration) *fleet {
 		at.Host = n.database.Addr()
 		n.process = newDaemon(t, binary, provider, "AGENTD_STORE="+at.String(),
 			"AGENTD_REPLICA_SECRET=a secret of replicas, of a test alone", "AGENTD_REPLICA_TTL="+ttl.String(),
-			"AGENTD_BUS=nats://"+n.bus.Addr(),
+			"AGENTD_BUS=nats://"+n.bus.Addr(), "AGENTD_LOG_LEVEL=info", // it says how far a stop is
 			// So large that nothing is refused: what is reserved and spent is counted all the same.
 			"AGENTD_TENANT_DAY_BUDGET=tokens=1000000000000")
 		n.env = slices.DeleteFunc(n.env, func(v string) bool { return strings.HasPrefix(v, "AGENTD_DATA=") })
@@ -179,8 +179,9 @@ func (f *fleet) begin() {
 	}
 }
 
-// tend ends troubles whose time has come, and starts what has ended.
+// tend ends troubles whose time has come, and starts what has ended. now may be a time to come, whose troubles end then.
 func (f *fleet) tend(now time.Time) {
+	clock := time.Now()
 	f.pending = slices.DeleteFunc(f.pending, func(e ending) bool {
 		if e.at.After(now) {
 			return false
@@ -213,11 +214,12 @@ func (f *fleet) tend(now time.Time) {
 			}
 			n.state = nodeDown
 		case n.state == nodeEnding && (n.trouble || f.pgTrouble):
-			n.asked = now
-		case n.state == nodeEnding && now.Sub(n.asked) > endLimit:
-			f.found = append(f.found, fmt.Sprintf("a replica has not ended %v after it was asked to", endLimit))
+			n.asked = clock
+		case n.state == nodeEnding && clock.Sub(n.asked) > endLimit:
+			f.found = append(f.found, fmt.Sprintf("a replica has not ended %v after it was asked to; at %s its log ends with\n%s",
+				endLimit, clock.UTC().Format(time.RFC3339Nano), n.lately()))
 			_ = n.cmd.Process.Signal(syscall.SIGQUIT) // its goroutines are in the log then
-			n.asked = now
+			n.asked = clock
 		case n.state == nodeDown && !n.back.IsZero() && !n.back.After(now) && !f.pgTrouble:
 			n.back = time.Time{}
 			f.run(n)
