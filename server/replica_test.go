@@ -361,6 +361,7 @@ func TestRunObserves(t *testing.T) {
 	all := peers(t, engine{run: askThenSay}, 2)
 	r := begin(t.Context(), t, all[0], knowing())
 	r.untilCall()
+	var observers []*connect.BidiStreamForClient[agentdv1.RunRequest, agentdv1.RunResponse]
 	for _, p := range all {
 		run := p.runs.Run(t.Context())
 		if err := run.Send(attaching(r.session)); err != nil {
@@ -406,24 +407,25 @@ func TestRunObserves(t *testing.T) {
 		if err := run.CloseRequest(); err != nil {
 			t.Fatal(err)
 		}
-		defer func() {
-			said := ""
-			for {
-				m, err := run.Receive()
-				if m.GetError() != nil || err != nil && !errors.Is(err, io.EOF) {
-					t.Errorf("the observer at %s reads %v, %v", p.url, m, err)
-				}
-				if err != nil {
-					break
-				}
-				said += m.GetOutputChunk().GetContent()
-			}
-			if said != "done" {
-				t.Errorf("the observer at %s reads %q", p.url, said)
-			}
-		}()
+		observers = append(observers, run)
 	}
 	r.finish()
+	for i, run := range observers {
+		said := ""
+		for {
+			m, err := run.Receive()
+			if m.GetError() != nil || err != nil && !errors.Is(err, io.EOF) {
+				t.Errorf("the observer at %s reads %v, %v", all[i].url, m, err)
+			}
+			if err != nil {
+				break
+			}
+			said += m.GetOutputChunk().GetContent()
+		}
+		if said != "done" {
+			t.Errorf("the observer at %s reads %q", all[i].url, said)
+		}
+	}
 }
 
 // TestWatchBehindTheEnd watches at one server what another one owns, behind its last event: there is nothing to see, and

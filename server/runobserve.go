@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"maps"
 
 	"connectrpc.com/connect"
 
@@ -24,9 +25,7 @@ func (st *stream) observe(
 	r := connect.NewRequest(&agentdv1.WatchTurnRequest{
 		SessionId: req.SessionID, TurnId: req.TurnID, AfterSeq: at.AfterSeq, Observe: true,
 	})
-	for name, values := range st.bidi.RequestHeader() { // those that go along when the session is elsewhere
-		r.Header()[name] = values
-	}
+	maps.Copy(r.Header(), st.bidi.RequestHeader()) // some go along when the session is elsewhere
 	feed, turn, err := (&sessionService{st.srv}).roamTurn(ctx, r)
 	if err != nil {
 		return st.noTurn(ctx, "attach", within("attach.", err))

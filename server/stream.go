@@ -170,6 +170,9 @@ func (st *stream) open(ctx context.Context) *fault.Error {
 		return e
 	}
 	e := st.begin(ctx, first.msg)
+	if st.watch != nil {
+		st.watch.ForwardedBy(forwardedBy(ctx))
+	}
 	if st.srv.forwards(ctx) {
 		e = st.beginAnywhere(ctx, first.msg, e)
 	}

@@ -38,9 +38,9 @@ type Config struct {
 	// Bus carries hints between those servers. nil: none, and what waits for other servers looks twice a second. The
 	// manager does not close it.
 	Bus hints
-	// Reach, with Owners, reports whether this server reaches another one at an address, within some seconds. Sessions
-	// of servers that it does not reach, and does not hear on the bus, observers follow in the log alone. nil: it always
-	// does. Several goroutines may call it at once.
+	// Reach, with Owners, reports whether this server reaches another one at an address, within some seconds.
+	// Observers follow sessions of servers that it neither reaches nor hears on the bus in the log alone. nil: it
+	// reaches all. Several goroutines may call it at once.
 	Reach func(ctx context.Context, address string) bool
 	// Limits bound the manager.
 	Limits limits.Limits

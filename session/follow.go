@@ -28,9 +28,9 @@ import (
 // session without an owner has nothing beside its log. If no image comes, the observers are told that the session has
 // moved, and whoever serves them asks the owner itself.
 //
-// Where this server does not reach the owner either, it follows the session in the log alone: it looks at the head, asks
-// the owner through the store how far the log says all, and shows that. An image ends this; so does the owner when it is
-// reached, or when nobody or this server owns the session: then the observers are told that the session has moved.
+// Where this server does not reach the owner either, it follows the session in the log alone: it looks at the head,
+// asks the owner through the store up to where the log lacks nothing, and shows that. An image ends this. So it does
+// when the owner is reached, or nobody else owns the session: then the observers are told that the session has moved.
 
 const (
 	followTick = 100 * time.Millisecond // between two looks at the clock

@@ -63,7 +63,9 @@ type Manager struct {
 	// With Owners: references to sessions that still write, and sessions that could not be let go.
 	lingering  []*sessionRef
 	unreleased map[string]unreleased
-	observed   map[string]struct{} // sessions of this server whose turns an observer may keep suspended
+	observed   map[string]struct{}      // sessions of this server whose turns an observer may keep suspended
+	yielding   map[string]*live.Session // those that are to be let go because another server wants them
+	given      map[string]handed        // those that were, for a while
 	endSweep   context.CancelFunc
 }
 
@@ -90,6 +92,8 @@ func NewManager(cfg Config) (*Manager, error) {
 		places:     cfg.Places,
 		unreleased: map[string]unreleased{},
 		observed:   map[string]struct{}{},
+		yielding:   map[string]*live.Session{},
+		given:      map[string]handed{},
 		running:    map[*live.Driver]struct{}{},
 		runningOf:  map[string]int{},
 		starting:   map[string]int{},

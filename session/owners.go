@@ -27,8 +27,8 @@ import (
 // Sessions are named by their keys. All methods may be called from any goroutine. An error that is none of those below
 // may pass: the call is made again, or the session is offered again.
 //
-// The implementation tells the manager what happens to what it owns: [Manager.Lost], [Manager.LostAll] and
-// [Manager.Yield]. They may be called from any goroutine, and do not call back.
+// The implementation tells the manager what happens to what it owns: [Manager.Lost] and [Manager.LostAll]. They may be
+// called from any goroutine, and do not call back. What others ask of it the manager asks for itself (Asked).
 //
 // A session that its first append makes needs no claim: the append has Batch.Create and the epoch 1, and the store
 // makes its writer the owner under that epoch in the same transaction. A session that is made in another way, by
@@ -164,7 +164,9 @@ func (m *Manager) ownerOf(ctx context.Context, key string) (address string, err 
 // cause, errOwnerless, or an error of the database.
 func (m *Manager) claim(ctx context.Context, key string) (c Claim, err error) {
 	var elsewhere *Elsewhere
-	if !m.Takes() {
+	if to := m.gaveTo(key); to != "" {
+		elsewhere = &Elsewhere{Address: to}
+	} else if !m.Takes() {
 		address, err := m.ownerOf(ctx, key)
 		switch {
 		case err != nil:
@@ -209,6 +211,7 @@ func (m *Manager) load(ctx context.Context, key string, lapsed *live.Session) (*
 	if lapsed != nil {
 		if lapsed.Lease.Epoch()+1 == c.Epoch && lapsed.Has(c.LastSeq, c.Archived) {
 			lapsed.Lease.Hold(c.Epoch)
+			lapsed.Stay()
 			return lapsed, nil
 		}
 		lapsed.LeaveMemory()
@@ -403,13 +406,5 @@ func (m *Manager) LostAll() {
 	m.places.LostAll()
 	for _, s := range all {
 		s.Lose()
-	}
-}
-
-// Yield asks this server to let go of a session that another one wants: a turn that runs is suspended between two
-// steps, unless a client takes part in it. The session is due at once.
-func (m *Manager) Yield(key string) {
-	if s := m.sessionInMemory(key); s != nil {
-		s.Yield()
 	}
 }

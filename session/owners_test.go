@@ -487,24 +487,6 @@ func TestDueTurnsWaitForRoom(t *testing.T) {
 	})
 }
 
-// A server that is asked to let go does so between two steps, if no client takes part.
-func TestYield(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := newGroup(t, limits.Limits{})
-		a := g.join("a", sayAskSay)
-		turn := a.start(session.Request{})
-		id, w := turn.SessionID(), turn.Watch()
-		await(t, w, isCall)
-		a.m.Yield(id)
-		time.Sleep(time.Second)
-		g.wantOwner(id, "a")
-		w.Close()
-		a.m.Yield(id)
-		time.Sleep(100 * time.Millisecond)
-		g.wantOwner(id, "")
-	})
-}
-
 // A session that could not be let go is let go later.
 func TestLetGoLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

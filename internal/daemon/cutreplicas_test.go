@@ -133,3 +133,56 @@ func TestObserverBehindCut(t *testing.T) {
 		}
 	}
 }
+
+// TestClientBehindCut: a client that takes part in a turn by a daemon which does not reach the owner, which lives, goes on
+// by its stream: the owner lets go of the session. So does a call. Nothing is done twice.
+func TestClientBehindCut(t *testing.T) {
+	t.Parallel()
+	for name, cut := range map[string]func(*link.Link){"cut": (*link.Link).Cut, "loses all": (*link.Link).Hold} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := startReplicas(t, 1, daemon.Config{Scripts: map[string]string{"asks": asksTwice}})
+			owner, way := r.behindLink()
+			a := newAsker(t, owner)
+			takes := &agentdv1.WatchTurnRequest{SessionId: a.turn.GetSessionId(), ToolNames: []string{"look"}}
+			a.at = service(t, r.each[0])
+			mine := newRead(t, a.at, takes)
+			isCall := func(m *agentdv1.RunResponse) bool { return m.GetToolCall() != nil }
+			id := mine.until(isCall).GetToolCall().GetToolCallId()
+			observer := newRead(t, service(t, owner), &agentdv1.WatchTurnRequest{SessionId: a.turn.GetSessionId(), Observe: true})
+			if got := observer.call(); got != id {
+				t.Errorf("the observer sees the call %q, want %q", got, id)
+			}
+			cut(way)
+			a.answerSoon(id)
+			next := mine.until(func(m *agentdv1.RunResponse) bool { return isCall(m) && m.GetToolCall().GetToolCallId() != id }).
+				GetToolCall().GetToolCallId()
+			a.answer(next)
+			for _, w := range []*read{mine, observer} {
+				w.until(func(m *agentdv1.RunResponse) bool { return m.GetEnd() != nil })
+				if w.said != "one two three" {
+					t.Errorf("the client reads %q", w.said)
+				}
+			}
+		})
+	}
+}
+
+// answerSoon is answer, made again while it is refused with UNAVAILABLE.
+func (a *asker) answerSoon(id string) {
+	a.t.Helper()
+	for {
+		_, err := a.at.SubmitToolResults(a.t.Context(), connect.NewRequest(&agentdv1.SubmitToolResultsRequest{
+			SessionId: a.turn.GetSessionId(), TurnId: a.turn.GetId(),
+			Results: []*agentdv1.RunRequest_ToolCallResponse{{
+				ToolCallId: id, Result: &agentdv1.RunRequest_ToolCallResponse_Output{Output: `"seen"`},
+			}},
+		}))
+		if err == nil {
+			return
+		}
+		if connect.CodeOf(err) != connect.CodeUnavailable {
+			a.t.Fatal(err)
+		}
+	}
+}

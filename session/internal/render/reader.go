@@ -147,8 +147,8 @@ func (r *Reader) CatchUp(ctx context.Context, live Live) (more bool, err error) 
 	if err != nil {
 		return false, err
 	}
-	if live.Bounded && position.Of(cut, position.Deltas) > live.Until { // what is before the bound may have its message behind it
-		cut, r.cuts = upTo, nil
+	if live.Bounded && position.Of(cut, position.Deltas) > live.Until {
+		cut, r.cuts = upTo, nil // what is before the bound may have its message behind it
 	}
 	if more = cut < upTo; more {
 		live = Live{}
