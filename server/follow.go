@@ -6,6 +6,8 @@ import (
 	"io"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/fault"
@@ -136,11 +138,19 @@ func (f *follower) sendAll(room *lease, events []session.Placed) error {
 	}()
 	weight := int64(0)
 	for _, e := range events {
+		kept := e.Shared.IsKept()
 		if room != nil {
-			weight += weigh(e.Message)
+			weight += weighPlaced(e)
 		}
 		if !f.view.keep(e.Message) {
 			continue
+		}
+		if kept && f.view == (view{}) { // its form is clean, and as one piece it was always sent
+			f.batch = append(f.batch, e)
+			continue
+		}
+		if kept {
+			e.Message = proto.CloneOf(e.Message)
 		}
 		sent := pieces(e.Message)
 		for _, piece := range sent {

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
+	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/fault"
 )
 
@@ -173,6 +174,14 @@ func weigh[M proto.Message](msgs ...M) int64 {
 		n += proto.Size(m)
 	}
 	return replyWeight * int64(n)
+}
+
+// weighPlaced is weigh for an event, whose size may be known.
+func weighPlaced(e session.Placed) int64 {
+	if e.Shared.IsKept() {
+		return replyWeight * int64(e.Shared.Size()+len(replayedField))
+	}
+	return weigh(e.Message)
 }
 
 // serve calls next for a request and finds room for the reply, which the exchange holds

@@ -283,6 +283,7 @@ func (st *stream) flushReplies() {
 // is handling, and to results that wait. It waits for that as long as for a client to
 // close its side.
 func (st *stream) awaitRefusal() {
+	st.unbound()
 	timer := time.NewTimer(st.srv.now().LingerTimeout)
 	defer timer.Stop()
 	held := 0
@@ -319,7 +320,10 @@ func (st *stream) put(e session.Placed) {
 	if e.Message != nil {
 		st.view.apply(e.Message)
 	}
-	st.writing.Reset(st.srv.now().WriteTimeout)
+	if !st.bounded {
+		st.writing.Reset(st.srv.now().WriteTimeout)
+		st.bounded = true
+	}
 	var err error
 	if e.Shared == nil {
 		err = st.bidi.Send(e.Message)
@@ -327,10 +331,15 @@ func (st *stream) put(e session.Placed) {
 		err = st.bidi.Conn().Send(shared(e, e.Message))
 	}
 	st.sentMessage = st.sentMessage || e.Message != nil
-	st.writing.Stop()
-	if err != nil {
-		st.gone = true
-		return
+	st.gone = err != nil
+	if st.gone || !st.t.out.more {
+		st.unbound()
 	}
+}
+
+// unbound notes that what was sent is written.
+func (st *stream) unbound() {
+	st.writing.Stop()
+	st.bounded = false
 	st.touch()
 }

@@ -147,6 +147,9 @@ func (e *exchange) more(follows bool) {
 	}
 }
 
+// hasMore reports what more has set.
+func (e *exchange) hasMore() bool { return e != nil && e.out.more }
+
 // checked is common to all methods: rights, rules, panics, errors, deadlines.
 func (s *Server) checked() connect.Interceptor { return checks{s} }
 

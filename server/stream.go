@@ -57,6 +57,7 @@ type stream struct {
 	room           *lease      // of the messages that are being sent
 	idle           *time.Timer // fires when the stream may have been quiet for too long
 	writing        *time.Timer // resets the stream when a write takes too long
+	bounded        bool        // writing is armed: for a message, and for those that follow it at once
 	caughtUp       bool        // the first events of the turn are sent: replies may follow
 	sentMessage    bool        // a message was sent, which the end must not overtake
 	gone           bool        // the client cannot be reached
@@ -101,6 +102,7 @@ func newStream(s *Server, t *transport, bidi *bidiStream) *stream {
 			return
 		}
 		st.writing.Reset(s.now().WriteTimeout)
+		st.touch()
 	}
 	st.touch()
 	return st

@@ -25,6 +25,7 @@ type watchStream struct {
 	trailer   func() http.Header
 
 	heartbeats *time.Ticker
+	bounded    bool // what is written next has a time limit
 }
 
 // serve sends the feed's events until the stream ends.
@@ -66,12 +67,17 @@ func (w *watchStream) send(e session.Placed, more bool) error {
 	return w.write(e)
 }
 
-// write bounds one write. HTTP/2 resets a stream when its deadline passes, also when
+// write bounds one write, and those that follow it at once. HTTP/2 resets a stream when its deadline passes, also when
 // nothing is written.
 func (w *watchStream) write(e session.Placed) error {
-	w.exchange.bound(w.s.now().WriteTimeout)
-	defer w.exchange.unbound()
-	return w.put(e)
+	if !w.bounded {
+		w.exchange.bound(w.s.now().WriteTimeout)
+	}
+	err := w.put(e)
+	if w.bounded = w.exchange.hasMore() && err == nil; !w.bounded {
+		w.exchange.unbound()
+	}
+	return err
 }
 
 // forwarded puts off the next heartbeat.

@@ -40,37 +40,38 @@ func (m *Manager) Want(ctx context.Context, id string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	_, err = m.owners.Ask(ctx, key, true)
+	_, _, err = m.owners.Ask(ctx, key, true)
 	return err
 }
 
 // answer answers what others ask of sessions of this server.
 func (m *Manager) answer(ctx context.Context) {
-	for _, asked := range m.owners.Asked() {
-		s := m.sessionInMemory(asked.Key)
+	m.owners.Asked(func(key string, follows bool, settled int64, wants string) {
+		s := m.sessionInMemory(key)
 		if s == nil {
-			continue
+			return
 		}
-		if epoch, held := s.Lease.Held(); held {
-			m.answerOne(ctx, s, &asked, epoch)
+		epoch, held := s.Lease.Held()
+		if !held {
+			return
 		}
-	}
+		if wants != "" && s.Yield(wants) {
+			lock.Do(&m.mu, func() { m.yielding[key], m.given[key] = s, handed{to: wants} })
+		}
+		if now := s.Settled(); follows && now != settled {
+			m.settle(ctx, key, epoch, now)
+		}
+	})
 	m.giveAll()
 }
 
-func (m *Manager) answerOne(ctx context.Context, s *live.Session, asked *Asked, epoch int64) {
-	if asked.Wants != "" && s.Yield(asked.Wants) {
-		lock.Do(&m.mu, func() { m.yielding[asked.Key], m.given[asked.Key] = s, handed{to: asked.Wants} })
-	}
-	settled := s.Settled()
-	if !asked.Follows || settled == asked.Settled {
-		return
-	}
+// settle answers those that follow a session in the log alone. The next look retries what fails.
+func (m *Manager) settle(ctx context.Context, key string, epoch, settled int64) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	if err := m.owners.Settle(ctx, asked.Key, epoch, settled); err != nil {
+	if err := m.owners.Settle(ctx, key, epoch, settled); err != nil {
 		m.log.LogAttrs(ctx, slog.LevelDebug, "observers who follow a session in the log alone are not answered yet",
-			slog.String("session", asked.Key), slog.String("error", err.Error()))
+			slog.String("session", key), slog.String("error", err.Error()))
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/internal/live"
 )
 
 // eventsBytes is the size of messages, in bytes, after which Events leaves the rest to the next call.
@@ -34,6 +35,7 @@ func (m *Manager) Events(
 		return nil, false, err
 	}
 	w := s.Replay(t, req.wanted())
+	live.Own(w)
 	defer w.Close()
 	for size := 0; ; {
 		next, err := w.Next(ctx)

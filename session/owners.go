@@ -50,12 +50,14 @@ type Owners interface {
 	Standing(ctx context.Context, key string) (last int64, owned, purged bool, err error)
 	// Ask says to the owner of a session, through the store, that this server does not reach it: it follows the session
 	// in the log alone or, with wants, has clients that want to take part in it. Who goes on asking says so again each
-	// second. settled is the position that the owner has said with Settle under its epoch, 0 for none. It returns
-	// store.ErrNoSession for a session that there is not, and ErrUnasked while there are servers that hear nothing.
-	Ask(ctx context.Context, key string, wants bool) (settled int64, err error)
-	// Asked returns what others have asked of sessions of this server in the last seconds, as it knew a while ago. It
-	// returns at once.
-	Asked() []Asked
+	// second. settled is the position that the owner has said with Settle under its epoch, 0 for none. heard is
+	// false, and nothing is asked, while a server lives that is too old to hear it. It returns store.ErrNoSession for a
+	// session that there is not.
+	Ask(ctx context.Context, key string, wants bool) (settled int64, heard bool, err error)
+	// Asked calls f with what others have asked of sessions of this server in the last seconds, as it knew a while ago:
+	// whether somebody follows a session in the log alone, and the answer so far; and the address of a server whose
+	// clients want to take part in it, "" for none. It waits for nothing but f.
+	Asked(f func(key string, follows bool, settled int64, wants string))
 	// Settle says to those that follow a session of this server, which has claimed it under an epoch, before which
 	// position the log lacks nothing.
 	Settle(ctx context.Context, key string, epoch, settled int64) error
@@ -80,19 +82,6 @@ type Claim struct {
 	LastSeq  int64
 	Archived bool
 }
-
-// Asked is what servers that do not reach the owner of a session ask of it.
-type Asked struct {
-	Key string
-	// Follows: somebody follows the session in the log alone, and Settled was the answer so far.
-	Follows bool
-	Settled int64
-	// Wants is the address of a server whose clients want to take part; "" is none.
-	Wants string
-}
-
-// ErrUnasked is the error of Owners.Ask while a server lives that is too old to hear what is asked.
-var ErrUnasked = errors.New("session: not all servers hear what is asked through the store")
 
 // Elsewhere is the error of a claim of a session that another server owns. It is the cause of an error that clients
 // see, and is not shown to them.

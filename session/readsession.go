@@ -20,7 +20,8 @@ type Placed struct {
 	Message *agentdv1.RunResponse
 	// Cursor names the place, after which a client may continue; "" for a message without one.
 	Cursor string
-	// Shared keeps the wire forms of a message that other clients receive too; nil for most.
+	// Shared keeps the wire forms of a message that other clients receive too; nil for most. Of a kept one, see
+	// render.Shared.IsKept, what the message refers to must not be changed.
 	Shared *render.Shared
 }
 
@@ -40,7 +41,7 @@ func (m *Manager) SessionEvents(
 	}
 	defer w.Close()
 	for size := 0; ; {
-		next, err := w.watcher.Next(ctx)
+		next, err := w.watcher.Next(ctx) // of its own
 		for _, p := range w.place(next) {
 			if p.Message.GetSeq() > 0 && (keep == nil || keep(p.Message)) {
 				out = append(out, p)
@@ -82,10 +83,11 @@ type SessionWatcher struct { //nolint:revive // a Watcher is one of a turn
 	s        *live.Session // nil while it is quiet
 	done     func()        // ends the use of s
 	watcher  *Watcher      // of s
-	follows  bool          // s may be one that another server owns
+	follows  bool          // s may be one that another server owns, and messages are shared
 }
 
-// WatchSession returns a watcher of a session that begins after a cursor; "" is the beginning. An error
+// WatchSession returns a watcher of a session that begins after a cursor; "" is the beginning. Messages may be shared,
+// see [Placed]. An error
 // that a client may see is of type *fault.Error.
 func (m *Manager) WatchSession(ctx context.Context, id, cursor string) (*SessionWatcher, error) {
 	return m.watchSession(ctx, id, cursor, true)
@@ -183,6 +185,9 @@ func (w *SessionWatcher) open(ctx context.Context) error {
 	}
 	w.s, w.done = s, done
 	w.watcher, w.replayed = s.WatchWhole(w.places.Last(), w.replayed, w.ready)
+	if !w.follows {
+		live.Own(w.watcher)
+	}
 	return nil
 }
 

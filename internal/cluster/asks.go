@@ -7,12 +7,20 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/store"
 )
 
-// What members that do not reach the owner of a session ask of it is in the table asks, of which the owner sees its part
-// with each beat. A request counts for askFor, by the database's clock; whoever goes on asking says so again each second.
+// What members that do not reach the owner of a session ask of it is in the table asks, of which the owner sees its
+// part with each beat. A request counts for 5 s, by the database's clock; whoever goes on asking says so again each
+// second.
+
+// asked is a request of a session of the member, see session.Owners.Asked.
+type asked struct {
+	key     string
+	follows bool
+	settled int64
+	wants   string
+}
 
 // FeatureAsks is what members list in Config.Features that hear what others ask. Nobody asks while one lives that does
 // not.
@@ -44,9 +52,9 @@ const (
 )
 
 // Ask implements session.Owners.
-func (m *Member) Ask(ctx context.Context, key string, wants bool) (settled int64, err error) {
+func (m *Member) Ask(ctx context.Context, key string, wants bool) (settled int64, heard bool, err error) {
 	if len(m.Lacking(FeatureAsks)) > 0 {
-		return 0, session.ErrUnasked
+		return 0, false, nil
 	}
 	var batch pgx.Batch
 	if wants {
@@ -59,14 +67,17 @@ func (m *Member) Ask(ctx context.Context, key string, wants bool) (settled int64
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok && e.Code == foreignKeyViolation {
 		err = store.ErrNoSession
 	}
-	return settled, within(err, "ask the owner of session %q", key)
+	return settled, true, within(err, "ask the owner of session %q", key)
 }
 
 // Asked implements session.Owners. It returns what the last beat has read.
-func (m *Member) Asked() []session.Asked {
+func (m *Member) Asked(f func(key string, follows bool, settled int64, wants string)) {
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.asked
+	all := m.asked
+	m.mu.Unlock()
+	for _, a := range all {
+		f(a.key, a.follows, a.settled, a.wants)
+	}
 }
 
 // Settle implements session.Owners.
@@ -79,14 +90,14 @@ func (m *Member) Settle(ctx context.Context, key string, epoch, settled int64) e
 
 // requests is what a beat has read of what is asked.
 type requests struct {
-	own  []session.Asked
+	own  []asked
 	void bool // there are void ones
 }
 
 func (q *requests) read(rows pgx.Rows) error {
-	var a session.Asked
+	var a asked
 	var own, void bool
-	_, err := pgx.ForEachRow(rows, []any{&a.Key, &own, &a.Follows, &a.Settled, &a.Wants, &void}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&a.key, &own, &a.follows, &a.settled, &a.wants, &void}, func() error {
 		if q.void = q.void || void; own && !void {
 			q.own = append(q.own, a)
 		}

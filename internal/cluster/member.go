@@ -10,8 +10,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-
-	"github.com/apzuk3/agentd/session"
 )
 
 // Times that a Config has unless it says others.
@@ -110,11 +108,11 @@ type Member struct {
 	broke    bool      // the connection broke since
 	doubt    bool      // the member owns nothing: OnLost was called
 	draining bool
-	buried   map[int64]bool  // whose death was logged
-	checks   time.Time       // until when beats look for what was taken
-	asked    []session.Asked // of the sessions of this member, by the last beat; not changed
-	void     bool            // the last beat has seen void requests
-	tookOver int64           // how many sessions of dead members it has claimed
+	buried   map[int64]bool // whose death was logged
+	checks   time.Time      // until when beats look for what was taken
+	asked    []asked        // of the sessions of this member, by the last beat; not changed
+	void     bool           // the last beat has seen void requests
+	tookOver int64          // how many sessions of dead members it has claimed
 }
 
 // Join makes this process a member, and has it beat until Leave. It fails if the database cannot be reached.

@@ -9,6 +9,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -253,15 +254,15 @@ func (r *Replica) Standing(ctx context.Context, key string) (last int64, owned, 
 }
 
 // Ask implements session.Owners.
-func (r *Replica) Ask(_ context.Context, key string, wants bool) (settled int64, err error) {
+func (r *Replica) Ask(_ context.Context, key string, wants bool) (settled int64, heard bool, err error) {
 	r.g.mu.Lock()
 	defer r.g.mu.Unlock()
 	h := r.g.heads[key]
 	switch {
 	case r.cut != nil:
-		return 0, r.cut
+		return 0, false, r.cut
 	case h == nil:
-		return 0, store.ErrNoSession
+		return 0, false, store.ErrNoSession
 	}
 	a := r.g.asks[key]
 	if a == nil {
@@ -276,29 +277,35 @@ func (r *Replica) Ask(_ context.Context, key string, wants bool) (settled int64,
 	if a.epoch == h.epoch {
 		settled = a.settled
 	}
-	return settled, nil
+	return settled, true, nil
 }
 
 // Asked implements session.Owners.
-func (r *Replica) Asked() (all []session.Asked) {
+func (r *Replica) Asked(f func(key string, follows bool, settled int64, wants string)) {
+	for _, call := range r.asked() {
+		call(f)
+	}
+}
+
+// asked returns calls of what Asked gets, in the order of the keys.
+func (r *Replica) asked() (calls []func(func(string, bool, int64, string))) {
 	r.g.mu.Lock()
 	defer r.g.mu.Unlock()
-	for key, a := range r.g.asks {
-		h := r.g.heads[key]
+	for _, key := range slices.Sorted(maps.Keys(r.g.asks)) {
+		a, h := r.g.asks[key], r.g.heads[key]
 		if h == nil || h.owner != r || r.dead {
 			continue
 		}
-		out := session.Asked{Key: key, Follows: time.Since(a.followed) < askFor}
+		follows, settled, wants := time.Since(a.followed) < askFor, int64(0), ""
 		if a.epoch == h.epoch {
-			out.Settled = a.settled
+			settled = a.settled
 		}
 		if a.by != nil && a.by != r && !a.by.dead && time.Since(a.wanted) < askFor {
-			out.Wants = a.by.address
+			wants = a.by.address
 		}
-		all = append(all, out)
+		calls = append(calls, func(f func(string, bool, int64, string)) { f(key, follows, settled, wants) })
 	}
-	slices.SortFunc(all, func(a, b session.Asked) int { return strings.Compare(a.Key, b.Key) })
-	return all
+	return calls
 }
 
 // Settle implements session.Owners.

@@ -117,7 +117,8 @@ func (w *Watcher) Ready() <-chan struct{} { return w.backlog.Ready() }
 
 // Next returns the messages there are now, possibly none, in order, and io.EOF with or after the last
 // message of the turn. It never waits for the turn, only for the store. Any other error is final: the log
-// could not be read, or, as a *fault.Error, the turn is left open and may be resumed later.
+// could not be read, or, as a *fault.Error, the turn is left open and may be resumed later. What a message
+// refers to that [Watcher.Shared] says is kept must not be changed.
 func (w *Watcher) Next(ctx context.Context) ([]*agentdv1.RunResponse, error) {
 	if w.reader.IsOver() {
 		return nil, io.EOF

@@ -62,5 +62,8 @@ func (s *Session) rouse() {
 	}
 }
 
+// Own is render.Reader.Own of the messages of a watcher; it is called before [Watcher.Next].
+func Own(w *Watcher) { w.reader.Own() }
+
 // TakeEnds returns the positions of the ends of turns that [Watcher.Next] has returned since the last call.
 func TakeEnds(w *Watcher) []int64 { return w.reader.TakeEnds() }

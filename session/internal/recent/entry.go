@@ -3,13 +3,14 @@ package recent
 import (
 	"reflect"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/apzuk3/agentd/session/record"
 )
 
 // Entry is a record and, once somebody has asked for it, the fact that it states. One goroutine at a time may use it
-// until it is kept; then it does not change.
+// until it is kept; then nothing but what is made of it changes.
 type Entry struct {
 	// Record has no Data once it is decoded.
 	Record record.Record
@@ -17,8 +18,21 @@ type Entry struct {
 	Size int
 
 	fact   any
-	weight int64
+	weight int64 // once it is kept, protected by Memory.mu
+	log    *Log  // that keeps it, or did; set before others have the entry
+
+	mu   sync.Mutex // protects made; held while something is made
+	made []made
 }
+
+// made is something that was made of an entry.
+type made struct {
+	key   int
+	value any
+}
+
+// maxMade is how many things are kept of one entry.
+const maxMade = 64
 
 // Of returns the entry of a record.
 func Of(rec record.Record) *Entry { return &Entry{Record: rec, Size: len(rec.Data)} }
@@ -39,6 +53,33 @@ func (e *Entry) Fact(decode func(record.Record) (any, error)) (any, error) {
 // IsDecoded reports whether somebody has asked for the fact.
 func (e *Entry) IsDecoded() bool { return e.fact != nil }
 
+// Made returns what somebody has made of the entry under a key, or what of makes of it now. That is kept for who asks
+// next, with the entry and counted like it, while the entry is kept and there is room for so many bytes; then it is
+// shared and must not be changed. Any goroutine may call it; of must not ask for anything else of the entry.
+func (e *Entry) Made(key int, of func() (value any, bytes int)) any {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, m := range e.made {
+		if m.key == key {
+			return m.value
+		}
+	}
+	value, bytes := of()
+	if len(e.made) < maxMade && e.Grow(bytes) {
+		e.made = append(e.made, made{key, value})
+	}
+	return value
+}
+
+// Grow counts bytes that something made of the entry takes from now on. It reports whether they may be kept: not if the
+// entry is not kept, or has no room. Any goroutine may call it.
+func (e *Entry) Grow(bytes int) bool {
+	if e.log == nil {
+		return false
+	}
+	return e.log.grow(e, int64(bytes))
+}
+
 // weigh computes the weight unless that was done: about how many bytes of memory the entry takes, rather more.
 func (e *Entry) weigh() {
 	if e.weight == 0 {
@@ -56,7 +97,7 @@ func weightOf(entries []*Entry) (sum int64) {
 }
 
 const (
-	entrySize = 64      // of an Entry, without its record, and of its places in lists
+	entrySize = 112     // of an Entry, without its record, and of its places in lists
 	mapSize   = 128     // of a map, without what is in it
 	deepest   = 1 << 10 // levels of a value; what the log holds has few
 )

@@ -1,4 +1,5 @@
-// Package recent keeps the decoded records of logs that somebody has read a moment ago, for who reads them next.
+// Package recent keeps the decoded records of logs that somebody has read a moment ago, and what was made of them, for
+// who reads them next.
 //
 // All logs of a server share one bound. What was used last stays. The package must not know sessions, nor what
 // records say, nor where they are stored: whoever takes something out of a log says so before and after.
@@ -87,6 +88,7 @@ func (l *Log) Keep(epoch int64, entries []*Entry) {
 	}
 	for _, e := range entries {
 		e.weigh()
+		e.log = l
 	}
 	l.m.mu.Lock()
 	defer l.m.mu.Unlock()
@@ -106,9 +108,34 @@ func (l *Log) Keep(epoch int64, entries []*Entry) {
 	l.run, l.bytes = run, weightOf(run)
 	l.place = l.m.logs.PushBack(l)
 	l.m.bytes += l.bytes
+	l.boundLocked()
+}
+
+// boundLocked drops what was not used for the longest time until the rest is within the bound; the caller holds
+// Memory.mu.
+func (l *Log) boundLocked() {
 	for l.m.bytes > Bytes {
 		l.m.logs.Front().Value.(*Log).dropLocked()
 	}
+}
+
+// grow counts bytes more of an entry, and reports whether the log keeps it and has room for them.
+func (l *Log) grow(e *Entry, bytes int64) bool {
+	l.m.mu.Lock()
+	defer l.m.mu.Unlock()
+	if len(l.run) == 0 || l.bytes+bytes > logBytes {
+		return false
+	}
+	at := e.Record.Seq - l.run[0].Record.Seq
+	if at < 0 || at >= int64(len(l.run)) || l.run[at] != e {
+		return false
+	}
+	e.weight += bytes
+	l.bytes += bytes
+	l.m.bytes += bytes
+	l.m.logs.MoveToBack(l.place)
+	l.boundLocked()
+	return true
 }
 
 // join returns the records of two runs; if there is a gap between them, those of the second one.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 
 	"google.golang.org/protobuf/types/known/structpb"
@@ -229,6 +230,69 @@ func TestBound(t *testing.T) {
 	l.Keep(l.Epoch(), decoded(t, 100, 500, "v", text))
 	if l.After(99, 1) != nil || m.Weight() > recent.Bytes {
 		t.Error("more is kept of one log than may be")
+	}
+}
+
+// What is made of an entry is kept with it, counted and within the bounds, for as long as the entry is, and made by one.
+func TestMade(t *testing.T) {
+	m := recent.New()
+	l := m.Log()
+	entries := decoded(t, 1, 10, "t", "x")
+	calls := 0
+	of := func(e *recent.Entry, key, bytes int) any {
+		return e.Made(key, func() (any, int) {
+			calls++
+			return new(int), bytes
+		})
+	}
+	if of(entries[0], 1, 10) == of(entries[0], 1, 10) || calls != 2 || entries[0].Grow(1) {
+		t.Error("something is kept of an entry that is not kept")
+	}
+	l.Keep(l.Epoch(), entries)
+	before := m.Weight()
+	first := of(entries[0], 1, 1000)
+	if of(entries[0], 1, 1000) != first || of(entries[0], 2, 1000) == first || of(entries[1], 1, 1000) == first {
+		t.Error("a key of an entry has more than one thing, or two keys have the same one")
+	}
+	if got := m.Weight() - before; got != 3000 {
+		t.Errorf("3 things of 1,000 bytes weigh %d", got)
+	}
+	if before = m.Weight(); entries[2].Grow(recent.Bytes) || m.Weight() != before {
+		t.Error("a log grows by more than may be kept of one")
+	}
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for key := range 1000 {
+				entries[3].Made(key, func() (any, int) { return key, 10 })
+			}
+		})
+	}
+	wg.Wait()
+	if got := m.Weight() - before; got <= 0 || got > 1000*10/2 {
+		t.Errorf("the things made of one entry weigh %d more: their number has no bound", got)
+	}
+	for i := range 20 { // others that are larger, used later
+		o := m.Log()
+		kept := decoded(t, 1, 1, "t", "x")
+		o.Keep(o.Epoch(), kept)
+		if !kept[0].Grow(2<<20) || m.Weight() > recent.Bytes {
+			t.Fatalf("log %d does not grow, or beyond the bound: %d", i, m.Weight())
+		}
+	}
+	if l.After(0, 1) != nil || entries[0].Grow(1) {
+		t.Error("what was not used for long grows")
+	}
+	if of(entries[0], 1, 10) != first {
+		t.Error("who has an entry lost what was made of it")
+	}
+	l.Keep(l.Epoch(), decoded(t, 1, 10, "t", "x"))
+	if entries[1].Grow(1) {
+		t.Error("an entry grows in whose place another one is kept")
+	}
+	l.Close()
+	if entries[1].Grow(1) {
+		t.Error("an entry of a log that is closed grows")
 	}
 }
 

@@ -23,17 +23,23 @@ func (v *view) call(slot int, c record.ToolCall, offered []string) {
 		return
 	}
 	if !slices.Contains(offered, c.ID) {
-		v.emit(slot, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ToolCallAnnounced{
-			ToolCallAnnounced: &agentdv1.ToolCallAnnounced{
-				SessionId: v.sessionID, ToolCallId: c.ID, ToolName: c.Name, ToolInput: string(c.Input),
-				AgentPath: c.Path,
-			},
-		}})
+		if v.hidden() {
+			return
+		}
+		v.kept(slot, slot, func() *agentdv1.RunResponse {
+			return &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ToolCallAnnounced{
+				ToolCallAnnounced: &agentdv1.ToolCallAnnounced{
+					SessionId: v.sessionID, ToolCallId: c.ID, ToolName: c.Name, ToolInput: string(c.Input),
+					AgentPath: c.Path,
+				},
+			}}
+		})
 		return
 	}
 	if pos := position.Of(v.rec.Seq, slot); pos > v.at {
 		v.requested[c.ID] = true
-		v.send(slot, v.turnID, v.request(c)) // also while its prompt waits to be injected
+		// Also while its prompt waits to be injected.
+		v.kept(slot, requestKey+slot, func() *agentdv1.RunResponse { return v.request(c) })
 	}
 }
 
@@ -90,7 +96,7 @@ func (v *view) settled(f *record.ToolResult) {
 	defer delete(v.reported, f.CallID)
 	i := slices.IndexFunc(v.calls, func(c record.ToolCall) bool { return c.ID == f.CallID })
 	if f.Outcome == record.Returned && i >= 0 && (v.requested[f.CallID] || !v.hidden()) {
-		v.send(position.Calls, v.turnID, v.result(v.calls[i], f))
+		v.kept(position.Calls, position.Calls, func() *agentdv1.RunResponse { return v.result(v.calls[i], f) })
 	}
 	if i >= 0 {
 		v.calls = slices.Delete(v.calls, i, i+1)

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session/internal/position"
+	"github.com/apzuk3/agentd/session/internal/recent"
 	"github.com/apzuk3/agentd/session/record"
 )
 
@@ -15,6 +16,8 @@ type Item struct {
 	// Record and Fact are of a fact.
 	Record record.Record
 	Fact   any
+	// entry is of a fact that was read from the log.
+	entry *recent.Entry
 	// Delta is of a delta. Replayed says that its message was complete before the client
 	// came.
 	Delta    *record.Delta

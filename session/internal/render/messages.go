@@ -55,15 +55,17 @@ func (v *view) chunk(messageID string, path []string, thought bool) *agentdv1.Ru
 
 // completed renders that a message is complete.
 func (v *view) completed(ev *record.Event) {
-	if ev.MessageID == "" || ev.Text == "" && ev.Thoughts == "" {
+	if ev.MessageID == "" || ev.Text == "" && ev.Thoughts == "" || v.hidden() {
 		return
 	}
-	v.emit(position.Completed, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_MessageCompleted{
-		MessageCompleted: &agentdv1.MessageCompleted{
-			SessionId: v.sessionID, AgentPath: ev.Path, MessageId: ev.MessageID,
-			TextBytes: int64(len(ev.Text)), ThoughtBytes: int64(len(ev.Thoughts)),
-		},
-	}})
+	v.kept(position.Completed, position.Completed, func() *agentdv1.RunResponse {
+		return &agentdv1.RunResponse{Response: &agentdv1.RunResponse_MessageCompleted{
+			MessageCompleted: &agentdv1.MessageCompleted{
+				SessionId: v.sessionID, AgentPath: ev.Path, MessageId: ev.MessageID,
+				TextBytes: int64(len(ev.Text)), ThoughtBytes: int64(len(ev.Thoughts)),
+			},
+		}}
+	})
 }
 
 // transferred renders which agent continues the turn.

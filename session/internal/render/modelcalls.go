@@ -23,10 +23,12 @@ func (v *view) modelCall(ev *record.Event) {
 			HistoryCompacted: v.compacted(c, ev),
 		}})
 	}
-	if ended := ev.CallEnded(v.sessionID); ended != nil {
-		v.emit(position.CallEnded, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ModelCallEnded{
-			ModelCallEnded: ended,
-		}})
+	if ev.Usage != nil && !v.hidden() {
+		v.kept(position.CallEnded, position.CallEnded, func() *agentdv1.RunResponse {
+			return &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ModelCallEnded{
+				ModelCallEnded: ev.CallEnded(v.sessionID),
+			}}
+		})
 	}
 }
 

@@ -61,6 +61,7 @@ type Reader struct {
 	over     bool    // that end has been rendered
 	cuts     []int64 // records after which a long log may be cut, in order; see cut
 	sizes    sizes   // of what follows the last record rendered
+	owns     bool    // see Own
 }
 
 // NewReader returns a reader of a log.
@@ -89,6 +90,10 @@ func (r *Reader) SetState(turnID string, state map[string]any) {
 		r.view.states[turnID] = state
 	}
 }
+
+// Own has all messages be the caller's, who may change them. Else some are shared with other readers, see
+// [Shared.IsKept].
+func (r *Reader) Own() { r.owns = true }
 
 // After returns the position of the last message.
 func (r *Reader) After() int64 { return r.view.at }
@@ -192,9 +197,12 @@ func (r *Reader) CatchUp(ctx context.Context, live Live) (more bool, err error) 
 	return more, nil
 }
 
+// firstItems is for how many items there is room at first.
+const firstItems = 1024
+
 // facts reads the records up to one, and the deltas of their messages.
 func (r *Reader) facts(ctx context.Context, upTo int64) ([]Item, error) {
-	var items []Item
+	items := make([]Item, 0, min(max(upTo-r.rendered, 0), firstItems))
 	for e, err := range r.log.Records(ctx, r.rendered) {
 		if err != nil {
 			return nil, err
@@ -217,7 +225,9 @@ func (r *Reader) facts(ctx context.Context, upTo int64) ([]Item, error) {
 			}
 			items = append(items, deltas...)
 		}
-		items = append(items, FactItem(rec, fact))
+		it := FactItem(rec, fact)
+		it.entry = e
+		items = append(items, it)
 		if rec.Kind == record.KindTurnEnded && rec.TurnID == r.turn {
 			break
 		}
@@ -240,6 +250,9 @@ func (r *Reader) Render(it Item) {
 		r.rendered = it.Record.Seq
 		if it.State != nil {
 			r.SetState(it.Record.TurnID, it.State)
+		}
+		if r.view.entry = nil; !r.owns {
+			r.view.entry = it.entry
 		}
 		end := r.view.fact(it.Record, it.Fact, it.Record.Seq <= r.replayed, it.Offered)
 		if r.view.injectedInto != "" {

@@ -12,6 +12,7 @@ import (
 	"github.com/apzuk3/agentd/internal/tracecontext"
 	"github.com/apzuk3/agentd/session/index"
 	"github.com/apzuk3/agentd/session/internal/position"
+	"github.com/apzuk3/agentd/session/internal/recent"
 	"github.com/apzuk3/agentd/session/record"
 )
 
@@ -38,6 +39,7 @@ type view struct {
 	// Of the record that is being rendered.
 	rec      record.Record
 	replayed bool
+	entry    *recent.Entry // nil if the messages of the record are not shared
 }
 
 // rendered is what a view keeps of a turn.
@@ -150,9 +152,14 @@ func (v *view) send(slot int, turnID string, m *agentdv1.RunResponse) {
 		return
 	}
 	v.at = pos
-	m.Seq, m.TurnId, m.Replayed = pos, turnID, v.replayed
-	m.Time = timestamppb.New(v.rec.Time)
+	v.place(m, pos, turnID)
+	m.Replayed = v.replayed
 	v.out = append(v.out, m)
+}
+
+// place says of a message of the current record where it stands, and when it happened.
+func (v *view) place(m *agentdv1.RunResponse, pos int64, turnID string) {
+	m.Seq, m.TurnId, m.Time = pos, turnID, timestamppb.New(v.rec.Time)
 }
 
 // fact renders what a record states and reports whether it is a turn's end. offered are the
