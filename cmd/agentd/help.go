@@ -145,7 +145,12 @@ var helps = map[string]string{ //nolint:gosec // names of flags, and what they s
 		"until such calls are suspended; 0 is never.",
 
 	// serve, and run --local.
-	"prices":    "A file with prices and limits of models, laid over the built-in table.",
+	"prices": "A file with prices and limits of models, laid over the built-in table.",
+	"serve_eventlog": "Write a row for each event into the table agent_eventlog, for programs that read it with " +
+		"SQL; see docs/eventlog.md.",
+	"serve_session_db_path": "The same as --eventlog, with the database in this folder, or of this file, which is " +
+		"agentd.db.",
+
 	"record_to": "Append each model call to this file, one JSON line each: prompts and responses, never keys.",
 	"model_idle": "Longest silence within a model call: a time without a byte from its provider. " +
 		"Pings count; --model-timeout bounds a response of nothing else.",

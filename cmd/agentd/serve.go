@@ -52,6 +52,7 @@ type serveCmd struct {
 	AllowNetworkFiles bool `help:"${serve_allow_network_files}"`
 
 	encryptionFlags `embed:""`
+	eventLogFlags   `embed:""`
 
 	LogLevel  slog.Level `live:"" default:"info" help:"Least level to log: debug, info, warn or error."`
 	LogFormat string     `default:"text" enum:"text,json" help:"Form of the log: text or json."`
@@ -131,8 +132,10 @@ func (c *serveCmd) instruction() (string, error) {
 
 // config is the configuration of the daemon, without its logger.
 func (c *serveCmd) config(p *process) (daemon.Config, error) {
-	data := c.Data
-	var err error
+	data, err := c.folder(c.Data, string(c.Store))
+	if err != nil {
+		return daemon.Config{}, err
+	}
 	if data == "" && c.Store == "" {
 		if data, err = dataDir(runtime.GOOS, p.env); err != nil {
 			return daemon.Config{}, err
@@ -165,6 +168,7 @@ func (c *serveCmd) config(p *process) (daemon.Config, error) {
 		},
 		AllowNetworkFiles: c.AllowNetworkFiles,
 		Encryption:        c.encryption(),
+		EventLog:          c.on(),
 		Getenv:            getenv,
 		Version:           thisRelease().version,
 		CORSOrigins:       c.CORSOrigins,

@@ -60,6 +60,9 @@ type Config struct {
 	// Encryption seals what sessions say before it is written; see docs/security.md. A database that is
 	// encrypted needs its keys. Default: none.
 	Encryption Encryption
+	// EventLog writes what is appended into a table that other programs read; see package eventlog. Default: nothing is
+	// written, and the table is empty.
+	EventLog bool
 	// Store is used in place of a database in DataDir. Shutdown closes it.
 	Store store.Store
 	// Beside makes the daemon one of several that share Store within a process. It is for tests.

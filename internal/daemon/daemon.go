@@ -173,8 +173,12 @@ func Open(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 	if err := d.openExporter(); err != nil {
 		return nil, err
 	}
+	logs, err := d.eventLogged(d.withoutPayloads(d.traced(d.metrics.Store(kept))))
+	if err != nil {
+		return nil, err
+	}
 	turns := session.Config{
-		Store: d.withoutPayloads(d.traced(d.metrics.Store(kept))), Runner: d.tracedRunner(),
+		Store: logs, Runner: d.tracedRunner(),
 		Logger: cfg.Logger, Limits: now.turns,
 		OnFatal: d.storeFailed, OnToolResult: d.metrics.ToolAnswered, Agent: d.agentTree(), Owners: d.owners(),
 		Slices: d.slices(), Front: cfg.Beside.Front,

@@ -325,8 +325,11 @@ var rooms = []room{
 
 	{path: "internal/payloads", floor: 2, may: []string{"session/index", "session/record", "session/store", lru},
 		knows: "when payloads leave a log; neither the engine's form, nor databases, nor sessions in memory"},
+	{path: "internal/eventlog", floor: 2, may: []string{"session/record", "session/store"},
+		tests: []string{"adkbridge"},
+		knows: "which events follow from records; neither the engine's form, nor databases, nor sessions in memory"},
 	{path: "internal/daemon", floor: 3,
-		may: []string{"internal/agents", "internal/share", "internal/payloads", "internal/backendfile", "internal/remote", "internal/remote/managed", "internal/remote/agentcore", "internal/remote/agentd", "internal/otlp", "session", "session/limits", "session/principal", "session/store", "session/record", "session/store/postgres", "session/store/sqlite", "internal/bus", "internal/cluster", "internal/check", "internal/migrate", "internal/configfile", "internal/tenantfile", "internal/audit", "internal/auth", "internal/ledger", "internal/ledger/sqlledger", "internal/keytext", "internal/sealed", "model", "internal/modelcall", "internal/models", "internal/models/catalog", "model/gemini", "model/anthropic",
+		may: []string{"internal/eventlog", "internal/agents", "internal/share", "internal/payloads", "internal/backendfile", "internal/remote", "internal/remote/managed", "internal/remote/agentcore", "internal/remote/agentd", "internal/otlp", "session", "session/limits", "session/principal", "session/store", "session/record", "session/store/postgres", "session/store/sqlite", "internal/bus", "internal/cluster", "internal/check", "internal/migrate", "internal/configfile", "internal/tenantfile", "internal/audit", "internal/auth", "internal/ledger", "internal/ledger/sqlledger", "internal/keytext", "internal/sealed", "model", "internal/modelcall", "internal/models", "internal/models/catalog", "model/gemini", "model/anthropic",
 			"model/openai", "internal/models/scripted", "internal/models/echo", "internal/models/record", "internal/telemetry", "adkbridge", "server", gen, genConnect, connect,
 			"connectrpc.com/grpchealth", "connectrpc.com/grpcreflect", "golang.org/x/net", "internal/protorules",
 			"google.golang.org/protobuf/types/known/durationpb"},

@@ -44,14 +44,15 @@ func differs(format string, args ...any) error {
 
 // compareTable compares a table row by row, in the order of its key.
 func (r *run) compareTable(ctx context.Context, t *table) (rows int64, err error) {
-	text := "SELECT " + strings.Join(t.columns, ", ") + " FROM %s ORDER BY " + strings.Join(t.key, ", ")
-	copied, err := r.dst.Pool().Query(ctx, fmt.Sprintf(text, t.to)) //nolint:sqlclosecheck // below
+	text := "SELECT %s FROM %s ORDER BY " + strings.Join(t.key, ", ")
+	target := fmt.Sprintf(text, strings.Join(t.targets(), ", "), t.to)
+	copied, err := r.dst.Pool().Query(ctx, target) //nolint:sqlclosecheck // below
 	if err != nil {
 		return 0, err
 	}
 	defer copied.Close()
 	err = r.src.View(ctx, func(ctx context.Context, c *sql.Conn) error {
-		return rowsOf(ctx, c, fmt.Sprintf(text, t.from), nil, func(values []any) error {
+		return rowsOf(ctx, c, fmt.Sprintf(text, strings.Join(t.columns, ", "), t.from), nil, func(values []any) error {
 			if !copied.Next() {
 				if err := copied.Err(); err != nil {
 					return err

@@ -16,6 +16,19 @@ type table struct {
 	numbers string
 	// epoch adds the column epoch, which is 0 for all that SQLite had.
 	epoch bool
+	// texts are what reads columns of PostgreSQL as SQLite has them, as texts.
+	texts map[string]string
+}
+
+// targets are the columns as the target is asked for them.
+func (t *table) targets() []string {
+	out := slices.Clone(t.columns)
+	for i, column := range out {
+		if text, ok := t.texts[column]; ok {
+			out[i] = text
+		}
+	}
+	return out
 }
 
 func words(text string) []string { return strings.Fields(text) }
@@ -85,5 +98,12 @@ var tables = []table{
 	}, {
 		from: "gestalt_events", to: "gestalt_events", key: words("turn_id seq"),
 		columns: words("turn_id seq message data"),
+	}, {
+		from: "agent_eventlog", to: "agent_eventlog", key: words("seq"), numbers: "seq",
+		columns: words(`seq app_name user_id session_id event_id branch author timestamp invocation_id metadata`),
+		texts: map[string]string{
+			"timestamp": `to_char(timestamp AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US') || '+00:00'`,
+			"metadata":  `metadata::text`,
+		},
 	},
 }

@@ -313,6 +313,8 @@ type Batch struct {
 	Rewrites []record.Record
 	// Rows replace the rows of the same kind and id, but for Seq and CreatedAt.
 	Rows []Row
+	// Events are what a store with an event log keeps of the records; another one leaves them out.
+	Events []Event
 	// Usage becomes Info.Usage.
 	Usage record.Usage
 	// Spent, its tokens and cost, is added to what the tenant Payer has spent on PaidOn, a day of UTC counted from

@@ -157,6 +157,10 @@ func checkTexts(b *store.Batch) error {
 	if k := b.Key; k != nil {
 		texts = append(texts, k.Scope, k.Name, k.Content, k.ID)
 	}
+	for i := range b.Events {
+		e := &b.Events[i]
+		texts = append(texts, e.App, e.ID, e.SessionID, e.Branch, e.Author, e.Invocation, e.Metadata)
+	}
 	for _, text := range texts {
 		if !utf8.ValidString(text) || strings.IndexByte(text, 0) >= 0 {
 			return rules.Malformedf("text %.100q has a NUL or is not UTF-8", text)
@@ -427,7 +431,12 @@ func (t *tx) append(b *store.Batch, usage string) error {
 	if err := t.all(rest); err != nil {
 		return err
 	}
-	return t.key(b.Key)
+	if err := t.key(b.Key); err != nil {
+		return err
+	}
+	events := &pgx.Batch{}
+	queueEvents(events, b)
+	return t.all(events)
 }
 
 // rewritable refuses a rewrite of a record that the log does not have.

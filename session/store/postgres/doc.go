@@ -39,6 +39,13 @@
 // the records that they follow from, with an index for the order of each list. What every append changes of a session
 // is a table of its own, heads, with no index on it that an append changes in the middle of a turn.
 //
+// # Events
+//
+// The events of batches, see store.Event, are inserted by the last statement of a transaction, under a lock that all
+// transactions with events take one after the other and hold until they have committed. So numbers become visible in
+// their order, and any reader may go on behind the highest one it has seen. A group is one transaction, so that the
+// lock bounds how many groups commit in a second, not how many appends. Transactions without events do not take it.
+//
 // # Removing
 //
 // What Delete, Purge and Rewrites remove is no longer returned. The bytes are in the files of the database until vacuum

@@ -324,6 +324,8 @@ func (t *tx) purge(id string, lastSeq int64) error {
 	b.Queue(`DELETE FROM records WHERE session_id = $1`, id)
 	b.Queue(`DELETE FROM entries WHERE session_id = $1`, id)
 	b.Queue(`UPDATE heads SET purged = last_seq WHERE id = $1`, id)
+	from, to := rules.EventBounds(id)
+	b.Queue(`DELETE FROM agent_eventlog WHERE event_id >= $1 AND event_id < $2`, from, to)
 	return t.all(b)
 }
 

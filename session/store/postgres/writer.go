@@ -168,10 +168,12 @@ func (w *writer) together(group []*op) error {
 	return w.with(func(ctx context.Context, conn *pgx.Conn) error {
 		forgetWarning(conn)
 		order := slices.SortedStableFunc(slices.Values(group), lockOrder)
-		batch := &pgx.Batch{}
-		for _, o := range order {
+		batch, written := &pgx.Batch{}, make([]*store.Batch, len(order))
+		for i, o := range order {
 			batch.Queue(o.plain, o.args...)
+			written[i] = o.batch
 		}
+		queueEvents(batch, written...) // of those that are written
 		results := conn.SendBatch(ctx, batch)
 		var err error
 		for _, o := range order {

@@ -9,7 +9,7 @@ CREATE TABLE goose_db_version (
     tstamp     TIMESTAMP DEFAULT (datetime('now'))
 );
 INSERT INTO goose_db_version (version_id, is_applied) VALUES
-    (0, 1), (1, 1), (2, 1), (3, 1), (4, 1), (5, 1), (6, 1), (7, 1), (8, 1), (9, 1), (10, 1), (11, 1), (12, 1), (13, 1), (14, 1), (15, 1), (16, 1), (17, 1), (18, 1), (19, 1), (20, 1), (21, 1);
+    (0, 1), (1, 1), (2, 1), (3, 1), (4, 1), (5, 1), (6, 1), (7, 1), (8, 1), (9, 1), (10, 1), (11, 1), (12, 1), (13, 1), (14, 1), (15, 1), (16, 1), (17, 1), (18, 1), (19, 1), (20, 1), (21, 1), (22, 1);
 
 CREATE TABLE sessions (
     id          TEXT    NOT NULL PRIMARY KEY,
@@ -289,4 +289,25 @@ CREATE TRIGGER gestalt_deleted AFTER DELETE ON sessions BEGIN
     ; DELETE FROM gestalt_grants WHERE turn_id IN (SELECT id FROM gestalt_turns WHERE session_id = OLD.id)
     ; DELETE FROM gestalt_turns WHERE session_id = OLD.id
     ; DELETE FROM gestalt_sessions WHERE id = OLD.id
+    ; END;
+
+-- The event log, which other programs read: see store.Event. Event_id begins with the session in whose log the event
+-- is and a hash, by which the event goes with it.
+CREATE TABLE agent_eventlog (
+    seq           INTEGER PRIMARY KEY AUTOINCREMENT,
+    app_name      TEXT NOT NULL,
+    user_id       TEXT NOT NULL,
+    session_id    TEXT NOT NULL,
+    event_id      TEXT NOT NULL UNIQUE,
+    branch        TEXT NOT NULL,
+    author        TEXT NOT NULL,
+    timestamp     TEXT NOT NULL,
+    invocation_id TEXT NOT NULL,
+    metadata      TEXT NOT NULL
+) STRICT;
+CREATE INDEX agent_eventlog_session ON agent_eventlog (session_id, seq);
+CREATE INDEX agent_eventlog_tenant ON agent_eventlog (substr(session_id, 1, instr(session_id, '/')), seq);
+
+CREATE TRIGGER agent_eventlog_deleted AFTER DELETE ON sessions BEGIN
+    DELETE FROM agent_eventlog WHERE event_id >= OLD.id || '#' AND event_id < OLD.id || '$'
     ; END;

@@ -27,7 +27,9 @@ func TestTenantsOfOlderDatabases(t *testing.T) {
 			_, says, _ := bytes.Cut(known(t)["00016_metadata.sql"].Data, []byte("-- +goose Up"))
 			_, runs, _ := bytes.Cut(known(t)["00018_agents.sql"].Data, []byte("-- +goose Up"))
 			runs, _, _ = bytes.Cut(runs, []byte("CREATE"))
-			before[name] = &fstest.MapFile{Data: slices.Concat(before[name].Data, spent, counts, drops, says, runs)}
+			_, log, _ := bytes.Cut(known(t)["00022_eventlog.sql"].Data, []byte("-- +goose Up"))
+			log, _, _ = bytes.Cut(log, []byte("CREATE INDEX"))
+			before[name] = &fstest.MapFile{Data: slices.Concat(before[name].Data, spent, counts, drops, says, runs, log)}
 		}
 	}
 	s := open(t, dir, withMigrations(before))
@@ -53,7 +55,8 @@ func TestTenantsOfOlderDatabases(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustClose(t, s)
-	execSQL(t, dir, "DROP TABLE spent", "DROP TABLE session_counts", "ALTER TABLE sessions DROP COLUMN drop_payloads",
+	execSQL(t, dir, "DROP TABLE agent_eventlog", "DROP TABLE spent", "DROP TABLE session_counts",
+		"ALTER TABLE sessions DROP COLUMN drop_payloads",
 		"ALTER TABLE sessions DROP COLUMN metadata", "ALTER TABLE sessions DROP COLUMN agent")
 
 	s = open(t, dir)

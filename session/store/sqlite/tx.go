@@ -27,6 +27,7 @@ type tx struct {
 	addSpent, getCount, addCount, deleteCount                             *sql.Stmt
 	copyLog, setFork, setRow, setIndex, getKey, insertKey, deleteKeys     *sql.Stmt
 	getLog, save, undo, release                                           *sql.Stmt
+	insertEvent, deleteEvents                                             *sql.Stmt
 	rewrite, recodeRecord, recodeRow, recodeShared, recodeKey, recodeInfo *sql.Stmt
 
 	args    []any // of records, reused
@@ -97,6 +98,9 @@ func prepareTx(ctx context.Context, p preparer) (*tx, error) {
 		&t.save:    `SAVEPOINT fork`,
 		&t.undo:    `ROLLBACK TO fork`,
 		&t.release: `RELEASE fork`,
+
+		&t.insertEvent:  insertEventQuery,
+		&t.deleteEvents: deleteEventsQuery,
 
 		&t.rewrite:      `UPDATE records SET data = ?, sum = ? WHERE session_id = ? AND seq = ?`,
 		&t.recodeRecord: `UPDATE records SET data = ?, sum = ? WHERE session_id = ? AND seq = ? AND data = ?`,
@@ -203,7 +207,7 @@ func (t *tx) append(b *store.Batch, usage string) (refusal, fault error) {
 	if err != nil {
 		return nil, err
 	}
-	return nil, errors.Join(t.share(b.Shared), t.rows(b.Rows), t.key(b.Key), t.pay(b))
+	return nil, errors.Join(t.share(b.Shared), t.rows(b.Rows), t.key(b.Key), t.pay(b), t.events(b))
 }
 
 // rewritable refuses a rewrite of a record that the log does not have.
@@ -307,7 +311,8 @@ func (t *tx) purge(id string, lastSeq int64) (refusal, fault error) {
 			return nil, err
 		}
 	}
-	return nil, nil
+	from, to := rules.EventBounds(id)
+	return nil, write(t.deleteEvents, from, to)
 }
 
 // endingAt returns the state of a session whose log ends at lastSeq, and refuses any other one.

@@ -65,7 +65,7 @@ func runOpen(t *testing.T, open func(t *testing.T) store.Store) {
 		sessionTests, appendTests, conflictTests, malformedTests, turnTests,
 		epochTests, manyTests, readTests, sharedTests, spentTests, boundTests, rewriteTests, attemptsTests, purgeTests,
 		infoTests, updateTests, listTests, rowTests, keyTests, batchTests, forkTests,
-		contextTests, concurrencyTests, modelTests,
+		contextTests, concurrencyTests, modelTests, eventLogTests,
 	} {
 		for _, test := range tests {
 			t.Run(test.name, func(t *testing.T) {

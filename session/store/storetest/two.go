@@ -62,6 +62,25 @@ var sharedStoreTests = []struct {
 		wantRecords(t, all(t, a, "s"), log[:3])
 		wantEpoch(t, a, "s", 2)
 	}},
+	{"Two/NoEventIsMissed", func(t *testing.T, a, b store.Store) { noEventIsMissed(t, a, b) }},
+	{"Two/EventsOfAnOlderOwner", func(t *testing.T, a, b store.Store) {
+		log := eventLogOf(t, a)
+		create(t, a, "s")
+		recs := events(0, 3)
+		of := func(epoch int64, author string, r record.Record) store.Batch {
+			next := logged("s", "", author, r)
+			next.Epoch = epoch
+			return next
+		}
+		add(t, a, of(1, "a", recs[0]))
+		add(t, b, of(2, "b", recs[1]))
+		wantNamed(t, "Append of an older owner", a.Append(t.Context(), of(1, "a", recs[2])), store.ErrFenced)
+		errs := a.AppendMany(t.Context(), []store.Batch{of(1, "a", recs[1])})
+		wantNamed(t, "AppendMany of an older owner", errs[0], store.ErrFenced)
+		add(t, b, of(2, "b", recs[2]))
+		wantEvents(t, log, store.EventQuery{Author: "a"}, "s#1")
+		wantEvents(t, log, store.EventQuery{}, "s#1", "s#2", "s#3")
+	}},
 	{"Two/OwnersTakeTurns", ownersTakeTurns},
 	{"Two/RepeatsOfOneAppend", func(t *testing.T, a, b store.Store) {
 		create(t, a, "s")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
@@ -36,7 +37,7 @@ func CheckBatch(b *store.Batch) error {
 			return Malformedf("record %d is of kind %q and has no turn id", r.Seq, r.Kind)
 		}
 	}
-	if err := errors.Join(CheckShared(b.Shared), checkSpent(b)); err != nil {
+	if err := errors.Join(CheckShared(b.Shared), checkSpent(b), checkEvents(b)); err != nil {
 		return err
 	}
 	if n := b.Create; n != nil {
@@ -197,7 +198,28 @@ func Size(b *store.Batch) int {
 	for i := range b.Rows {
 		n += len(b.Rows[i].Data) + 512 // in four trees
 	}
+	for i := range b.Events {
+		n += len(b.Events[i].Metadata) + 768 // in five trees
+	}
 	return n
+}
+
+// checkEvents refuses events that Purge and Delete would not find, and those of records that are not in the batch.
+func checkEvents(b *store.Batch) error {
+	for i := range b.Events {
+		e := &b.Events[i]
+		switch {
+		case !strings.HasPrefix(e.ID, b.EventPrefix()):
+			return Malformedf("event %q is not of session %q", e.ID, b.SessionID)
+		case e.Seq <= b.After || e.Seq > b.After+int64(len(b.Records)):
+			return Malformedf("event %q is of record %d, which is not in the batch", e.ID, e.Seq)
+		case e.App == "" || e.SessionID == "" || e.Author == "":
+			return Malformedf("event %q has no application, session or author", e.ID)
+		case !strings.HasPrefix(e.Metadata, "{") || !json.Valid([]byte(e.Metadata)):
+			return Malformedf("the metadata of event %q is no JSON object", e.ID)
+		}
+	}
+	return nil
 }
 
 // checkSpent refuses what is not an amount.

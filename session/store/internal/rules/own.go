@@ -12,7 +12,7 @@ import (
 // Own copies what the caller may change after it has stopped waiting.
 func Own(b *store.Batch) {
 	b.Records, b.Shared, b.Rows = slices.Clone(b.Records), slices.Clone(b.Shared), slices.Clone(b.Rows)
-	b.Rewrites = slices.Clone(b.Rewrites)
+	b.Rewrites, b.Events = slices.Clone(b.Rewrites), slices.Clone(b.Events)
 	b.Create, b.Key = OwnNew(b.Create), OwnKey(b.Key)
 }
 
@@ -58,4 +58,10 @@ func OwnChange(c *store.Change) {
 	if c.Budget != nil {
 		c.Budget = new(*c.Budget)
 	}
+}
+
+// EventBounds are what the ids of the events in the log of a session are not lower than, and lower than.
+func EventBounds(sessionID string) (from, to string) {
+	b := store.Batch{SessionID: sessionID}
+	return b.EventPrefix(), sessionID + "$" // the byte behind the hash
 }

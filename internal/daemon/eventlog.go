@@ -1,0 +1,19 @@
+package daemon
+
+import (
+	"errors"
+
+	"github.com/apzuk3/agentd/internal/eventlog"
+	"github.com/apzuk3/agentd/session/store"
+)
+
+// eventLogged returns the store with events for what is appended, if the config says so.
+func (d *Daemon) eventLogged(s store.Store) (store.Store, error) {
+	if !d.cfg.EventLog {
+		return s, nil
+	}
+	if _, keeps := d.store.(eventlog.Source); !keeps {
+		return nil, errors.New("daemon: EventLog needs a store that keeps events, as that of a DataDir does")
+	}
+	return eventlog.New(s, d.runner, func() {}), nil
+}
