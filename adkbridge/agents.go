@@ -9,6 +9,7 @@ import (
 	"google.golang.org/adk/v2/agent"
 	"google.golang.org/genai"
 
+	"github.com/apzuk3/agentd/internal/lineage"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/record"
 )
@@ -22,7 +23,7 @@ type agentTracker struct {
 	recording chan struct{} // holds one value while changes are recorded, which may have to wait for the store
 
 	mu      sync.Mutex // protects the fields below
-	open    map[*node]bool
+	open    map[placed]bool
 	changes []record.AgentChange // in order; not recorded yet
 	// logged counts the changes that the log holds and that a resumed turn has not reached.
 	// The turn takes the same way again, so these are the first changes of an agent.
@@ -36,13 +37,13 @@ const maxAgentChanges = 256
 
 // changeKey names the starts or the ends of an agent.
 type changeKey struct {
-	name  string
-	start bool
+	name, room string
+	start      bool
 }
 
 // changeKeyOf names what a change is one of.
 func changeKeyOf(c *record.AgentChange) changeKey {
-	key := changeKey{start: c.Ended == ""}
+	key := changeKey{room: c.Room, start: c.Ended == ""}
 	if n := len(c.Path); n > 0 {
 		key.name = c.Path[n-1]
 	}
@@ -50,25 +51,25 @@ func changeKeyOf(c *record.AgentChange) changeKey {
 }
 
 func newAgentTracker(logged map[changeKey]int) *agentTracker {
-	return &agentTracker{recording: make(chan struct{}, 1), open: map[*node]bool{}, logged: logged}
+	return &agentTracker{recording: make(chan struct{}, 1), open: map[placed]bool{}, logged: logged}
 }
 
 // start notes that an agent starts.
-func (s *agentTracker) start(n *node) {
+func (s *agentTracker) start(n *node, room string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.open[n] = true
-	s.addLocked(record.AgentChange{Path: n.path, Kind: agentKinds[n.kind], Model: n.modelName})
+	s.open[placed{n, room}] = true
+	s.addLocked(record.AgentChange{Path: n.path, Kind: agentKinds[n.kind], Model: n.modelName, Room: room})
 }
 
 // end notes that an agent ends. An agent that transfers ends then, and does not end
 // again when the agents after it do.
-func (s *agentTracker) end(n *node, how record.AgentEnd) {
+func (s *agentTracker) end(n *node, room string, how record.AgentEnd) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.open[n] {
-		delete(s.open, n)
-		s.addLocked(record.AgentChange{Path: n.path, Ended: how})
+	if at := (placed{n, room}); s.open[at] {
+		delete(s.open, at)
+		s.addLocked(record.AgentChange{Path: n.path, Ended: how, Room: room})
 	}
 }
 
@@ -139,8 +140,8 @@ func (t *turn) recordAgentsAtEnd(cause error) error {
 
 // beforeAgent is what ADK calls before an agent runs.
 func (t *turn) beforeAgent(n *node) []agent.BeforeAgentCallback {
-	return []agent.BeforeAgentCallback{func(agent.Context) (*genai.Content, error) {
-		t.agents.start(n)
+	return []agent.BeforeAgentCallback{func(ctx agent.Context) (*genai.Content, error) {
+		t.agents.start(n, lineage.Room(ctx.Branch()))
 		return nil, nil
 	}}
 }
@@ -148,7 +149,7 @@ func (t *turn) beforeAgent(n *node) []agent.BeforeAgentCallback {
 // afterAgent is what ADK calls when an agent has run without an error.
 func (t *turn) afterAgent(n *node) []agent.AfterAgentCallback {
 	return []agent.AfterAgentCallback{func(ctx agent.Context) (*genai.Content, error) {
-		err := t.agentCompleted(ctx, n)
+		err := t.agentCompleted(ctx, n, lineage.Room(ctx.Branch()))
 		if err != nil {
 			t.stop(err)
 		}
@@ -157,14 +158,15 @@ func (t *turn) afterAgent(n *node) []agent.AfterAgentCallback {
 }
 
 // agentCompleted notes that an agent completes. An agent that is stopped does not
-// complete: it ends with the turn, whose cause is known. Below a parallel agent the
-// change is recorded at once, since the next record of the others may be far away.
-func (t *turn) agentCompleted(ctx context.Context, n *node) error {
+// complete: it ends with the turn, whose cause is known. Below a parallel agent, and as
+// a tool, the change is recorded at once, since the next record of the others may be far
+// away.
+func (t *turn) agentCompleted(ctx context.Context, n *node, room string) error {
 	if t.isStopped(ctx) {
 		return nil
 	}
-	t.agents.end(n, record.AgentCompleted)
-	if n.parent == nil || n.parent.kind != parallelKind {
+	t.agents.end(n, room, record.AgentCompleted)
+	if n.caller == nil && (n.parent == nil || n.parent.kind != parallelKind) {
 		return nil
 	}
 	return t.recordAgents(ctx)

@@ -53,8 +53,9 @@ func (t *turn) build() (agent.Agent, error) {
 	}
 	return agent.New(agent.Config{
 		Name:      entryName,
-		SubAgents: []agent.Agent{root},
+		SubAgents: append([]agent.Agent{root}, t.called...),
 		Run: func(ctx agent.InvocationContext) iter.Seq2[*adksession.Event, error] {
+			t.entry = ctx
 			return start.Run(ctx)
 		},
 	})
@@ -87,7 +88,7 @@ func (t *turn) buildNode(n *node, built map[string]agent.Agent) (agent.Agent, er
 	var err error
 	switch n.kind {
 	case llmKind, remoteKind:
-		a, err = t.buildLLM(n, kids)
+		a, err = t.buildLLM(n, kids, built)
 	case sequentialKind:
 		a, err = sequentialagent.New(sequentialagent.Config{AgentConfig: cfg})
 	case parallelKind:
@@ -107,7 +108,7 @@ func (t *turn) buildNode(n *node, built map[string]agent.Agent) (agent.Agent, er
 //
 // ADK's output key is not used: it stores the text
 // of every event, that of tool calls and results included; see commit.
-func (t *turn) buildLLM(n *node, kids []agent.Agent) (agent.Agent, error) {
+func (t *turn) buildLLM(n *node, kids []agent.Agent, built map[string]agent.Agent) (agent.Agent, error) {
 	var tools toolbox
 	for _, d := range n.tools {
 		tools = append(tools, &remoteTool{baseTool{t: t, name: d.name, decl: d.decl}})
@@ -120,6 +121,15 @@ func (t *turn) buildLLM(n *node, kids []agent.Agent) (agent.Agent, error) {
 	}
 	if n.taskDone {
 		tools = append(tools, &doneTool{baseTool{t: t, name: taskDoneTool, decl: doneDecl}})
+	}
+	for _, d := range n.agentTools {
+		called, err := t.buildNode(d.root, built)
+		if err != nil {
+			return nil, err
+		}
+		t.called = append(t.called, called)
+		base := baseTool{t: t, name: d.name, decl: d.decl}
+		tools = append(tools, &calledAgent{baseTool: base, spec: d, agent: called})
 	}
 	alone := n.kind == remoteKind || n.parent == nil || n.parent.kind != llmKind
 	cfg := llmagent.Config{

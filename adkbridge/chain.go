@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/apzuk3/agentd/internal/lineage"
 	"github.com/apzuk3/agentd/internal/modelcall"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/session/fault"
@@ -36,9 +37,9 @@ func newChain(t *turn, models []*node) *chain {
 // models are those that the call may yet be made to.
 func (c *chain) models() []*node { return append([]*node{c.last.n}, c.rest...) }
 
-// takeCutUsage takes over what the log has of the call: a crash has cut it off.
-func (c *chain) takeCutUsage() {
-	t, agent := c.last.t, c.last.n.name
+// takeCutUsage takes over what the log has of the call on a branch: a crash has cut it off.
+func (c *chain) takeCutUsage(branch string) {
+	t, agent := c.last.t, roomKey{c.last.n.name, lineage.Room(branch)}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if cut := t.cut[agent]; cut != nil {

@@ -98,6 +98,16 @@ func TestCheckRefuses(t *testing.T) {
 			a.Description = strings.Repeat("x", 4097)
 			return a
 		}(), want: []string{"root: the description has 4097 bytes, at most 4096"}},
+		{name: "agent tool without an agent", tree: llm("root", func(a *agentdv1.LlmAgent) { a.AgentTools = []*agentdv1.AgentTool{{}} }), want: []string{"root: agent_tools[0]: the agent is missing"}},
+		{name: "agent tool called as a tool", tree: llm("root", agents(llm("calc"))), want: []string{`root: agent_tools[0]: the request offers a tool "calc", too; set another tool_name`}},
+		{name: "agent tool called as a builtin", tree: llm("root", agents(llm("exit_loop"))), want: []string{`tool name "exit_loop" is reserved`}},
+		{name: "agent tools of one name", tree: llm("root", agents(llm("a"), llm("b")), func(a *agentdv1.LlmAgent) { a.AgentTools[1].ToolName = "a" }), want: []string{`root: agent_tools[1]: another one is called "a", too`}},
+		{name: "agent tool of a taken name", tree: llm("root", subs(llm("a")), agents(llm("b", agents(llm("a"))))), want: []string{"root/b/a: the name is taken by root/a"}},
+		{name: "agent tool with a dot", tree: llm("root", agents(llm("a")), func(a *agentdv1.LlmAgent) { a.AgentTools[0].ToolName = "a.b" }), want: []string{`root: agent_tools[0]: branch "a.b": only letters`}},
+		{name: "agent tool without description", tree: llm("root", agents(llm("a")), func(a *agentdv1.LlmAgent) { a.AgentTools[0].Description, a.AgentTools[0].Agent.Description = "", "" }), want: []string{`root: agent_tools[0]: "a" has no description`}},
+		{name: "agent tool too deep", tree: llm("root", agents(llm("a")), func(a *agentdv1.LlmAgent) { a.AgentTools[0].MaxDepth = 17 }), want: []string{"root: agent_tools[0]: max_depth is 17, at most 16"}},
+		{name: "agent tool in a loop", tree: rounds("root", 2, llm("a", agents(llm("b", builtin("exit_loop"))))), want: []string{`root/a/b: builtin tool "exit_loop": no loop agent is above`}},
+		{name: "agent tool that is nothing", tree: llm("root", agents(seq("a", par("b")))), want: []string{"root/a/b: the parallel agent has no agents"}},
 		{name: "output_key with a space", tree: llm("root", output("a b")), want: []string{`root: output_key "a b"`}},
 		{name: "output_key with braces", tree: llm("root", output("{a}")), want: []string{`output_key "{a}"`}},
 		{name: "output_key without a name", tree: llm("root", output("app:")), want: []string{`output_key "app:"`}},

@@ -1,6 +1,7 @@
 package adkbridge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -105,13 +106,15 @@ func (t *turn) close(ctx context.Context, cause error) error {
 func (t *turn) reportCutCalls() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, agent := range slices.Sorted(maps.Keys(t.cut)) {
+	for _, agent := range slices.SortedFunc(maps.Keys(t.cut), func(a, b roomKey) int {
+		return cmp.Or(cmp.Compare(a.agent, b.agent), cmp.Compare(a.room, b.room))
+	}) {
 		c := t.cut[agent]
 		if c.usage.Calls == 0 {
 			continue // nothing was reported
 		}
 		t.unreported = append(t.unreported, &response{
-			author: agent, branch: c.branch, content: &genai.Content{Role: genai.RoleModel},
+			author: agent.agent, branch: c.branch, content: &genai.Content{Role: genai.RoleModel},
 			meta: &meta{Path: c.path, Usage: &record.Usage{}, Before: &c.usage,
 				Call: &record.CallInfo{Model: c.model}},
 		})

@@ -3,7 +3,6 @@ package adkbridge
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"math"
 	"slices"
@@ -159,11 +158,7 @@ func (l *liveCall) rest(o *outline) int {
 	if o.context > 0 {
 		return 0
 	}
-	tools, err := json.Marshal(l.config.Tools)
-	if err != nil {
-		return 0
-	}
-	return len(adapter.Text(l.config.SystemInstruction)) + len(tools)
+	return len(adapter.Text(l.config.SystemInstruction)) + toolBytes(l.config.Tools)
 }
 
 // summarizers returns the agent with the models that write summaries, each for the case
@@ -208,7 +203,7 @@ func (m *agentModel) compact(
 		m.t.cutShort[promptKey{m.n.name, l.branch}] = true
 		m.t.mu.Unlock()
 		m.keepSummary(l, meta)
-		if err := m.t.reportUsage(ctx, m.n.name); err != nil {
+		if err := m.t.reportUsage(ctx, m.n.name, l.branch); err != nil {
 			return false, err
 		}
 		// The models before the one that responded failed.
@@ -236,7 +231,7 @@ func (m *agentModel) compact(
 		m.t.mu.Unlock()
 	}
 	m.keepSummary(l, meta)
-	return helps, m.t.reportUsage(ctx, m.n.name)
+	return helps, m.t.reportUsage(ctx, m.n.name, l.branch)
 }
 
 // keepSummary keeps the end of a call for a summary until it is reported. The summary
@@ -315,7 +310,7 @@ func (m *agentModel) summarize(
 	defer func() { done(owed) }()
 	began := time.Now()
 	c := newChain(t, models)
-	c.takeCutUsage()
+	c.takeCutUsage(l.branch)
 	resp, failed := c.generate(ctx, "", func(by *agentModel, replaceable bool) (*model.Response, bool, error) {
 		// A call can be made without a summary, unless it was refused.
 		info := modelcall.Info{

@@ -132,13 +132,13 @@ func (r *Runner) runBare(ctx context.Context, run handle) error {
 	t.applyLoggedState()
 	hist.prune(func(name string) bool { return t.tree.byName[name] != nil })
 	n := t.tree.root
-	t.agents.start(n)
+	t.agents.start(n, "")
 	for more := true; more; {
 		if more, err = t.bareStep(ctx, n); err != nil {
 			return err
 		}
 	}
-	if err := t.agentCompleted(ctx, n); err != nil {
+	if err := t.agentCompleted(ctx, n, ""); err != nil {
 		return err
 	}
 	if err := t.close(ctx, nil); err != nil {

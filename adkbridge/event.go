@@ -15,6 +15,7 @@ import (
 	"google.golang.org/genai"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/internal/lineage"
 	"github.com/apzuk3/agentd/internal/remote"
 	"github.com/apzuk3/agentd/model/adapter"
 	"github.com/apzuk3/agentd/session/record"
@@ -34,6 +35,8 @@ type meta struct {
 	Calls []string `json:"calls,omitempty"`
 	// Asks are the ids among Calls about which a person is asked.
 	Asks []string `json:"asks,omitempty"`
+	// Agents are the ids of the calls that agents of the tree serve, as tools.
+	Agents []string `json:"agents,omitempty"`
 	// Interactions are the ids of these interactions, in the same order. Old logs have
 	// none.
 	Interactions []string `json:"interactions,omitempty"`
@@ -77,6 +80,10 @@ type meta struct {
 	Injected string `json:"injected,omitempty"`
 	// InjectedBy is the id of the principal whose prompt it is.
 	InjectedBy string `json:"injected_by,omitempty"`
+	// Request is the call of an agent as a tool whose request the event is, and Forks whether the agent sees what its
+	// caller had seen.
+	Request string `json:"request,omitempty"`
+	Forks   bool   `json:"forks,omitempty"`
 	// NoText is true if the prompt has only parts.
 	NoText bool `json:"no_text,omitempty"`
 	// Dropped is true if what tools were given and returned is not in the event any more; see WithoutPayloads.
@@ -258,6 +265,12 @@ func (s *stored) sessionEvent() *record.Event {
 		Compacted: m.Compacted,
 		Remote:    m.Remote,
 	}
+	if lineage.Room(s.Branch) != "" {
+		ev.Branch = s.Branch
+	}
+	if m.Request != "" && s.Content != nil && len(s.Content.Parts) > 0 {
+		ev.Request = s.Content.Parts[0].Text
+	}
 	if m.Injected != "" && s.Content != nil {
 		ev.Injected, ev.InjectedBy = m.Injected, m.InjectedBy
 		parts := s.Content.Parts
@@ -289,6 +302,8 @@ func (s *stored) sessionEvent() *record.Event {
 				Input: json.RawMessage(adapter.ArgsText(p)),
 				Path:  m.Path,
 				Asks:  m.asks(fc),
+
+				Branch: ev.Branch,
 			})
 		}
 	}
@@ -303,12 +318,3 @@ func (s *stored) sessionEvent() *record.Event {
 
 // messageID ties deltas to the event that completes them.
 func messageID(turnID, llmKey string) string { return turnID + "/" + llmKey }
-
-// branchOf returns the branch in an id made by messageID, "" if there is none.
-func branchOf(messageID string) string {
-	_, after, _ := strings.Cut(messageID, "|")
-	if at := strings.LastIndexByte(after, '#'); at >= 0 {
-		return after[:at]
-	}
-	return ""
-}

@@ -108,7 +108,8 @@ func (*planner) toolChoice(n *node, c *agentdv1.ToolChoice) error {
 	has := func(name string) bool {
 		return name == exitLoopTool && n.exitLoop || name == askUserTool && n.askUser ||
 			name == taskDoneTool && n.taskDone ||
-			slices.ContainsFunc(n.tools, func(d *declaration) bool { return d.name == name })
+			slices.ContainsFunc(n.tools, func(d *declaration) bool { return d.name == name }) ||
+			slices.ContainsFunc(n.spec.GetAgentTools(), func(t *agentdv1.AgentTool) bool { return toolName(t) == name })
 	}
 	for _, name := range names {
 		if !has(name) {
@@ -120,7 +121,7 @@ func (*planner) toolChoice(n *node, c *agentdv1.ToolChoice) error {
 	case agentdv1.ToolChoice_MODE_NONE:
 		mode = genai.FunctionCallingConfigModeNone
 	case agentdv1.ToolChoice_MODE_REQUIRED:
-		if len(n.tools) == 0 && !n.exitLoop && !n.askUser && !n.taskDone {
+		if len(n.tools)+len(n.spec.GetAgentTools()) == 0 && !n.exitLoop && !n.askUser && !n.taskDone {
 			return n.errorf("generation.tool_choice is MODE_REQUIRED, and the agent has no tools")
 		}
 		mode = genai.FunctionCallingConfigModeAny

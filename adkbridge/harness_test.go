@@ -77,6 +77,15 @@ func inquire(text string, choices ...string) step {
 	return step{calls: []call{{name: "ask_user", args: string(args)}}}
 }
 
+// consult calls agents as tools: names and requests in turn.
+func consult(namesAndRequests ...string) step {
+	var s step
+	for pair := range slices.Chunk(namesAndRequests, 2) {
+		s.calls = append(s.calls, call{name: pair[0], args: fmt.Sprintf(`{"request":%q}`, pair[1])})
+	}
+	return s
+}
+
 func exit() step { return step{calls: []call{{name: "exit_loop", args: `{"reason":"done"}`}}} }
 
 // request is what a model was sent.
@@ -399,6 +408,25 @@ func llm(name string, opts ...option) *agentdv1.Agent {
 
 func subs(agents ...*agentdv1.Agent) option {
 	return func(a *agentdv1.LlmAgent) { a.SubAgents = agents }
+}
+
+// agents are those that an agent calls as tools.
+func agents(as ...*agentdv1.Agent) option {
+	return func(a *agentdv1.LlmAgent) {
+		for _, one := range as {
+			a.AgentTools = append(a.AgentTools, &agentdv1.AgentTool{Agent: one, Description: "agent " + one.GetName()})
+		}
+	}
+}
+
+// forked are agents that see what their caller has seen.
+func forked(as ...*agentdv1.Agent) option {
+	return func(a *agentdv1.LlmAgent) {
+		agents(as...)(a)
+		for _, t := range a.AgentTools[len(a.AgentTools)-len(as):] {
+			t.History = agentdv1.AgentTool_HISTORY_FORK
+		}
+	}
 }
 
 func builtin(names ...string) option {

@@ -13,6 +13,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/internal/encoded"
+	"github.com/apzuk3/agentd/internal/lineage"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/session/record"
 )
@@ -31,8 +32,16 @@ type item struct {
 	response       bool           // a model's
 	context        int64          // see stored.context
 	compacted      *record.Compacted
-	span           span // of compacted
-	tried          bool // a summary that was asked for brought nothing
+	span           span  // of compacted
+	tried          bool  // a summary that was asked for brought nothing
+	fork           *fork // the agent that is called with this sees more; nil for none
+}
+
+// fork is what an agent that is called as a tool sees besides its room: what its caller saw before it called.
+type fork struct {
+	callID        string
+	agent, branch string // of the caller
+	before        int64  // the record of the call
 }
 
 // history holds a session's events and the prompts built from them. Its methods may be
@@ -43,14 +52,15 @@ type history struct {
 	upto    int64      // seq of the last record read
 	bytes   int        // stored size of the items
 	prompts map[promptKey]*prompt
-	room    *encoded.Room // for what requests of models were made of
+	room    *encoded.Room    // for what requests of models were made of
+	forks   map[string]*fork // by room
 }
 
 // maxEncoded bounds what of a session's requests is kept as it was sent, in bytes.
 const maxEncoded = 16 << 20
 
 func newHistory() *history {
-	return &history{prompts: map[promptKey]*prompt{}, room: encoded.NewRoom(maxEncoded)}
+	return &history{prompts: map[promptKey]*prompt{}, forks: map[string]*fork{}, room: encoded.NewRoom(maxEncoded)}
 }
 
 // forgetLocked drops a prompt. It is rebuilt when it is asked for.
@@ -65,6 +75,9 @@ func (h *history) add(it *item, size int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.bytes += size
+	if it.fork != nil {
+		h.forkLocked(it)
+	}
 	n := len(h.items)
 	if n == 0 || h.items[n-1].seq < it.seq {
 		h.items = append(h.items, it)
@@ -98,6 +111,9 @@ func (h *history) addStored(seq int64, s *stored, size int) {
 	}
 	if m.Span != nil {
 		it.span = *m.Span
+	}
+	if m.Forks {
+		it.fork = &fork{callID: m.Request}
 	}
 	h.add(it, size)
 }
@@ -206,9 +222,9 @@ type loggedEvent struct {
 // openTurn is what the log holds of the running turn.
 type openTurn struct {
 	events []loggedEvent
-	// cut are the model calls that have failed tries and no end, by agent. An agent makes
-	// one call at a time.
-	cut map[string]*cutCall
+	// cut are the model calls that have failed tries and no end. An agent makes one call at
+	// a time in a room.
+	cut map[roomKey]*cutCall
 	// agents counts the starts and the ends of agents.
 	agents map[changeKey]int
 	// remotes are the sessions on backends, by agent.
@@ -226,7 +242,7 @@ type cutCall struct {
 func (o *openTurn) add(l loggedEvent) {
 	o.events = append(o.events, l)
 	if l.ev.CustomMetadata.Agentd.Usage != nil {
-		delete(o.cut, l.ev.Author)
+		delete(o.cut, roomKey{l.ev.Author, lineage.Room(l.ev.Branch)})
 	}
 }
 
@@ -254,15 +270,15 @@ func (o *openTurn) failed(rec record.Record) error {
 	if len(f.Path) == 0 {
 		return nil
 	}
-	agent := f.Path[len(f.Path)-1]
+	agent := roomKey{f.Path[len(f.Path)-1], lineage.Room(lineage.BranchOf(f.MessageID))}
 	if o.cut[agent] == nil {
 		if o.cut == nil {
-			o.cut = map[string]*cutCall{}
+			o.cut = map[roomKey]*cutCall{}
 		}
 		o.cut[agent] = &cutCall{path: f.Path}
 	}
 	c := o.cut[agent]
-	c.model, c.branch = cmp.Or(f.Next, c.model), cmp.Or(branchOf(f.MessageID), c.branch)
+	c.model, c.branch = cmp.Or(f.Next, c.model), cmp.Or(lineage.BranchOf(f.MessageID), c.branch)
 	if f.Usage != nil {
 		c.usage = c.usage.Add(f.Usage.CountedBy(""))
 	}
@@ -293,8 +309,14 @@ func (h *history) prune(keep func(name string) bool) {
 }
 
 // visible reports whether an agent on one branch sees an event of another: the
-// branches of parallel siblings are hidden from each other.
+// branches of parallel siblings are hidden from each other, and so are the rooms of
+// calls of agents, each from what is outside of it and from what is below.
 func visible(mine, other string) bool {
+	room := lineage.Room(mine)
+	if room != lineage.Room(other) {
+		return false
+	}
+	mine, other = strings.TrimPrefix(mine[len(room):], "."), strings.TrimPrefix(other[len(room):], ".")
 	return mine == "" || other == "" || mine == other || strings.HasPrefix(mine, other+".")
 }
 

@@ -13,6 +13,7 @@ import (
 	adksession "google.golang.org/adk/v2/session"
 	"google.golang.org/genai"
 
+	"github.com/apzuk3/agentd/internal/lineage"
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/record"
 )
@@ -161,9 +162,12 @@ func (t *turn) commit(ctx context.Context, ev *adksession.Event, m *meta) error 
 }
 
 // mayWait reports whether nobody waits for an event: it gives results to the model, without anything that clients are
-// told; or it is the response with which a tree of one agent is about to end.
+// told; it is what an agent that is called as a tool is told; or it is the response with which a tree of one agent is
+// about to end.
 func (t *turn) mayWait(ev *adksession.Event, m *meta, event *record.Event) bool {
 	switch {
+	case m.Request != "": // the call says it
+		return true
 	case len(event.State) > 0, len(event.To) > 0, event.Injected != "", event.Compacted != nil, t.tree == nil:
 		return false
 	case m.LLM == "":
@@ -249,7 +253,7 @@ func (t *turn) setTransfer(ev *adksession.Event, m *meta) {
 // recordTransfer ends the agent whose event transfers the conversation.
 func (t *turn) recordTransfer(ev *adksession.Event) {
 	if n := t.nodeOf(ev.Author); n != nil && ev.Actions.TransferToAgent != "" {
-		t.agents.end(n, record.AgentTransferred)
+		t.agents.end(n, lineage.Room(ev.Branch), record.AgentTransferred)
 	}
 }
 

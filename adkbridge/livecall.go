@@ -32,7 +32,7 @@ func (m *agentModel) callModel(ctx context.Context, l *liveCall) (*model.Respons
 	}
 	owed := true // the response is recorded later
 	defer func() { done(owed) }()
-	l.chain.takeCutUsage()
+	l.chain.takeCutUsage(l.branch)
 	began := time.Now()
 	var first time.Duration
 	contents, kept := t.hist.request(m.n.name, l.branch, m.since())

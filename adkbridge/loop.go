@@ -12,6 +12,7 @@ import (
 	"google.golang.org/adk/v2/agent"
 	adksession "google.golang.org/adk/v2/session"
 
+	"github.com/apzuk3/agentd/internal/lineage"
 	"github.com/apzuk3/agentd/session/record"
 )
 
@@ -27,9 +28,10 @@ type loop struct {
 // it never cuts an agent short, and only in its own mark, so loops around it continue.
 func (l *loop) run(ctx agent.InvocationContext) iter.Seq2[*adksession.Event, error] {
 	return func(yield func(*adksession.Event, error) bool) {
-		visit := l.t.enter(l.n)
+		at := placed{l.n, lineage.Room(ctx.Branch())}
+		visit := l.t.enter(at)
 		for i := 1; i <= l.n.maxIterations; i++ {
-			l.t.setExit(l.n, false)
+			l.t.setExit(at, false)
 			if ctx.Err() != nil { // agents that say nothing do not notice
 				yield(nil, context.Cause(ctx))
 				return
@@ -40,7 +42,7 @@ func (l *loop) run(ctx agent.InvocationContext) iter.Seq2[*adksession.Event, err
 						return
 					}
 				}
-				if l.t.hasExited(l.n) {
+				if l.t.hasExited(at) {
 					return
 				}
 			}
@@ -83,11 +85,15 @@ func (l *loop) askContinue(
 	if err != nil {
 		return false, nil, err
 	}
+	room := lineage.Room(ctx.Branch())
 	call := record.ToolCall{
-		ID:    loopCallID(l.t.run.TurnID(), l.n.name, visit, iteration),
+		ID:    loopCallID(l.t.run.TurnID(), l.n.name, room, visit, iteration),
 		Name:  askLoopTool,
 		Input: input,
 		Path:  l.n.path,
+	}
+	if room != "" {
+		call.Branch = ctx.Branch()
 	}
 	if l.t.tree.askLeave {
 		call.Asks = approval
@@ -120,7 +126,7 @@ func (l *loop) askContinue(
 }
 
 // loopCallID returns the id of a question. A resumed turn asks under the same id.
-func loopCallID(turnID, name string, visit, iteration int) string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s|%s|%d#%d", turnID, name, visit, iteration))
+func loopCallID(turnID, name, room string, visit, iteration int) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s|%s%s|%d#%d", turnID, name, room, visit, iteration))
 	return "loop_" + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:16]))
 }

@@ -7,12 +7,14 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 
 	"google.golang.org/genai"
 	"google.golang.org/protobuf/proto"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/internal/lineage"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/adapter"
 	"github.com/apzuk3/agentd/session"
@@ -265,7 +267,7 @@ func (r *callRecorder) end(key string) int64 {
 func (r *callRecorder) state(t *turn, at promptKey, key string) map[string]any {
 	end, began := r.end(key), 0
 	for i, l := range r.events {
-		if l.seq < end && visible(at.branch, l.ev.Branch) {
+		if l.seq < end && precedes(at.branch, l.ev.Branch) {
 			began = i + 1
 		}
 	}
@@ -282,6 +284,13 @@ func (r *callRecorder) state(t *turn, at promptKey, key string) map[string]any {
 	}
 	applyUntil(end)
 	return state
+}
+
+// precedes reports whether what happens on another branch is over before what follows it on mine: parallel siblings are
+// not, and a call of an agent is.
+func precedes(mine, other string) bool {
+	return mine == "" || other == "" || mine == other || strings.HasPrefix(mine, other+".") ||
+		strings.HasPrefix(lineage.Room(other), mine+".")
 }
 
 // callKey names the n-th call of an agent, from 0.
@@ -421,7 +430,7 @@ func (h *history) promptBefore(key promptKey, since, seq int64) (contents []*gen
 	h.mu.Lock() // its items are those of past, too
 	defer h.mu.Unlock()
 	past := newHistory()
-	past.items = h.items
+	past.items, past.forks = h.items, h.forks
 	if seq < math.MaxInt64 {
 		past.items = h.items[:h.afterLocked(seq-1)]
 	}

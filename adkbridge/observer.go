@@ -19,9 +19,9 @@ type observer interface {
 	// modelCall announces a model call, before the instruction is filled in and before
 	// the model is asked for anything.
 	modelCall(ctx context.Context, c *callStep) error
-	// response announces a response that the log holds. calls and asks are the calls
-	// that classify finds in it. The observer does not change the response.
-	response(m *agentModel, a *response, calls, asks []string) error
+	// response announces a response that the log holds, and what classify finds in it.
+	// The observer does not change the response.
+	response(m *agentModel, a *response, calls sorted) error
 	// event announces an event that the engine appends. l is the event that the log
 	// holds in its place; it is nil if the run is to append the event. The observer
 	// changes neither. With errSkip the run leaves the event out and continues.

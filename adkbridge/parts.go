@@ -225,7 +225,8 @@ func (n *node) all() iter.Seq[*node] {
 }
 
 func (n *node) walk(yield func(*node) bool) bool {
-	return yield(n) && !slices.ContainsFunc(n.kids, func(kid *node) bool { return !kid.walk(yield) })
+	return yield(n) && !slices.ContainsFunc(n.kids, func(kid *node) bool { return !kid.walk(yield) }) &&
+		!slices.ContainsFunc(n.agentTools, func(t *agentTool) bool { return !t.root.walk(yield) })
 }
 
 // dropsFiles reports whether a provider may have failed the turn because it could not

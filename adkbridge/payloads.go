@@ -82,7 +82,8 @@ func (d *dropping) look(rec record.Record) error {
 			return err
 		}
 		for _, p := range callsOf(s.Content) {
-			d.calls[p.FunctionCall.ID] = !isEngineTool(p.FunctionCall.Name)
+			id := p.FunctionCall.ID
+			d.calls[id] = !isEngineTool(p.FunctionCall.Name) && !slices.Contains(s.CustomMetadata.Agentd.Agents, id)
 			_, d.malformed[p.FunctionCall.ID] = p.PartMetadata[seam.MetaArgsError]
 		}
 	case record.KindToolResult:

@@ -1,6 +1,7 @@
 package adkbridge
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"slices"
@@ -55,6 +56,8 @@ type node struct {
 	parent            *node
 	kids              []*node
 	loop              *node // the innermost loop around this agent, or nil
+	caller            *node // the agent that calls this one as a tool, or nil
+	inTool            bool  // it, or one above it, is called as a tool
 
 	// Of an LLM agent:
 	spec        *agentdv1.LlmAgent // as the client wrote it
@@ -68,6 +71,7 @@ type node struct {
 	exitLoop    bool           // may end the loop above
 	askUser     bool           // may ask a person
 	taskDone    bool           // may say that a task is done
+	agentTools  []*agentTool   // agents that it calls as tools
 	turnOnly    bool           // its model sees only the current turn
 	generation  generation
 	builtins    []*genai.Tool // run by the model's provider
@@ -119,12 +123,15 @@ func (n *node) targets() []string {
 // speaksOnce reports whether a final response of this agent is its last in the turn:
 // nothing leads back to it.
 func (n *node) speaksOnce() bool {
-	return n.loop == nil && len(n.kids) == 0 && (n.parent == nil || n.parent.kind != llmKind)
+	return !n.inTool && n.loop == nil && len(n.kids) == 0 && (n.parent == nil || n.parent.kind != llmKind)
 }
 
 // mayStart reports whether a turn may begin at this agent: it and all agents above it
-// are LLM agents.
+// are LLM agents, and none is called as a tool.
 func (n *node) mayStart() bool {
+	if n != nil && n.inTool {
+		return false
+	}
 	for ; n != nil; n = n.parent {
 		if n.kind != llmKind {
 			return false
@@ -199,7 +206,7 @@ func (r *Runner) plan(spec *record.Spec, keys session.Keys) (*tree, error) {
 	if spec.Agent == nil {
 		return nil, fault.Errorf(codeTree, "the agent tree is missing").Breaking("agent", fault.RuleRequired)
 	}
-	root, err := p.agent(spec.Agent, nil, nil)
+	root, err := p.agent(spec.Agent, &node{})
 	if err != nil {
 		return nil, err
 	}
@@ -251,13 +258,16 @@ func (p *planner) clientTools(tools []*agentdv1.Tool) error {
 // agent checks a subtree. An agent is checked before those below it, so the
 // recursion goes no deeper than the depth limit and visits no more agents than
 // the limit of nodes, whatever was sent.
-func (p *planner) agent(a *agentdv1.Agent, parent, loop *node) (*node, error) {
-	n := &node{name: a.GetName(), description: a.GetDescription(), parent: parent, loop: loop}
-	if parent != nil {
-		n.path = append(slices.Clip(parent.path), n.name)
-	} else {
-		n.path = []string{n.name}
+// place has the agents that n is below.
+func (p *planner) agent(a *agentdv1.Agent, place *node) (*node, error) {
+	n := place
+	n.name, n.description = a.GetName(), a.GetDescription()
+	n.path = []string{n.name}
+	if above := cmp.Or(n.parent, n.caller); above != nil {
+		n.path = append(slices.Clip(above.path), n.name)
+		n.inTool = n.caller != nil || above.inTool
 	}
+	loop := n.loop
 	if err := p.identity(n); err != nil {
 		return nil, err
 	}
@@ -275,13 +285,13 @@ func (p *planner) agent(a *agentdv1.Agent, parent, loop *node) (*node, error) {
 		if kid == nil {
 			return nil, n.errorf("agent %d below it is null", i)
 		}
-		k, err := p.agent(kid, n, loop)
+		k, err := p.agent(kid, &node{parent: n, loop: loop})
 		if err != nil {
 			return nil, err
 		}
 		n.kids = append(n.kids, k)
 	}
-	return n, nil
+	return n, p.agentTools(n, a.GetLlm().GetAgentTools())
 }
 
 // identity checks what all agents have. Names are unique in the tree: ADK finds
@@ -320,7 +330,9 @@ func (p *planner) shape(n *node, a *agentdv1.Agent) ([]*agentdv1.Agent, error) {
 		n.kind = llmKind
 		return t.Llm.GetSubAgents(), p.llm(n, t.Llm)
 	case *agentdv1.Agent_Remote:
-		n.kind = remoteKind
+		if n.kind = remoteKind; n.inTool {
+			return nil, n.errorf("an agent of a backend cannot be called as a tool, or be below one that is")
+		}
 		return nil, p.remote(n, t.Remote)
 	case *agentdv1.Agent_Sequential:
 		n.kind, what, kids = sequentialKind, "sequential", t.Sequential.GetAgents()

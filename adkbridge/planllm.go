@@ -48,7 +48,7 @@ func (p *planner) llm(n *node, a *agentdv1.LlmAgent) error {
 	if n.output, err = readOutputSchema(a.GetOutputSchema()); err != nil {
 		return n.errorf("output_schema: %w", err)
 	}
-	if err := p.agentTools(n, a.GetToolNames(), a.GetGeneration().GetToolChoice().GetToolNames()); err != nil {
+	if err := p.clientToolsOf(n, a.GetToolNames(), a.GetGeneration().GetToolChoice().GetToolNames()); err != nil {
 		return err
 	}
 	if err := p.openModel(n, a.GetModel()); err != nil {
@@ -76,9 +76,9 @@ func (n *node) setOutputKey(key string) error {
 	return nil
 }
 
-// agentTools resolves the names of an agent's tools, and bounds the tools that its
+// clientToolsOf resolves the names of an agent's tools, and bounds the tools that its
 // model sees without a search. Tools of tool_choice count, deferred or not.
-func (p *planner) agentTools(n *node, names, chosen []string) error {
+func (p *planner) clientToolsOf(n *node, names, chosen []string) error {
 	listed := 0
 	for i, name := range names {
 		switch {
@@ -185,6 +185,11 @@ func (n *node) checkDistinct() error {
 	}
 	for _, kid := range n.kids {
 		if err := kid.checkDistinct(); err != nil {
+			return err
+		}
+	}
+	for _, t := range n.agentTools {
+		if err := t.root.checkDistinct(); err != nil {
 			return err
 		}
 	}

@@ -103,14 +103,14 @@ func (p *planner) openBackend(n *node) error {
 func (p *planner) remoteTools(n *node, a *agentdv1.RemoteAgent) error {
 	last := a.GetTerminalTool()
 	names := slices.DeleteFunc(slices.Clone(a.GetToolNames()), func(name string) bool { return name == last })
-	if err := p.agentTools(n, names, names); err != nil {
+	if err := p.clientToolsOf(n, names, names); err != nil {
 		return err
 	}
 	declared := n.tools
 	if last != "" {
 		terminal := *n
 		terminal.tools = nil
-		if err := p.agentTools(&terminal, []string{last}, nil); err != nil {
+		if err := p.clientToolsOf(&terminal, []string{last}, nil); err != nil {
 			return err
 		}
 		declared = slices.Concat(declared, terminal.tools)

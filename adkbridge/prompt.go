@@ -72,11 +72,11 @@ func (h *history) upToDateLocked(key promptKey, since int64) *prompt {
 		it := h.items[p.next]
 		p.noteWish(it, key)
 		if it.compacted == nil {
-			p.addVisible(it, key)
-		} else if it.author == key.agent && it.branch == key.branch && it.span.Since == since {
+			h.addVisibleLocked(p, it, key)
+		} else if h.summarizesLocked(it, key) && it.span.Since == since {
 			p.startFromSummary(h.summaryLocked(it))
 			for _, kept := range h.items[h.afterLocked(it.compacted.Through):p.next] {
-				p.addVisible(kept, key)
+				h.addVisibleLocked(p, kept, key)
 			}
 			p.summaryDone(it.compacted)
 		}
@@ -91,10 +91,10 @@ func (h *history) afterLocked(seq int64) int {
 	return i
 }
 
-// addVisible adds one event if the agent sees it.
-func (p *prompt) addVisible(it *item, key promptKey) {
+// addVisibleLocked adds one event if the agent sees it.
+func (h *history) addVisibleLocked(p *prompt, it *item, key promptKey) {
 	if it.compacted != nil || p.since > 0 && it.seq < p.since || it.content == nil || len(it.content.Parts) == 0 ||
-		!visible(key.branch, it.branch) {
+		!h.seesLocked(key.branch, it) {
 		return
 	}
 	p.noteBefore(it, key)

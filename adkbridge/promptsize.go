@@ -90,7 +90,7 @@ func (h *history) outline(key promptKey, since, start int64) *outline {
 	o := &outline{contents: slices.Clip(p.contents), measures: p.measures}
 	o.points = slices.Clone(o.points)
 	for _, it := range h.items[h.afterLocked(start-1):] {
-		if it.author == user && it.content != nil {
+		if it.author == user && it.content != nil && h.seesLocked(key.branch, it) {
 			o.said = append(o.said, it)
 			it.weigh()
 		}

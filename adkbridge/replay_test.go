@@ -17,6 +17,8 @@ import (
 	"google.golang.org/genai"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/internal/lineage"
+	"github.com/apzuk3/agentd/internal/modelcall"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/adapter"
 	"github.com/apzuk3/agentd/session/fault"
@@ -30,7 +32,7 @@ type pureModels struct {
 	steps map[string][]step
 	// loose agents see siblings in an order that is free: their hash ignores it.
 	loose bool
-	calls func(agent string, n int)
+	calls func(messageID string)
 }
 
 func (p pureModels) Resolve(name string, _ map[string]string) (Model, error) {
@@ -57,7 +59,7 @@ func (m pureModel) Generate(ctx context.Context, req *model.Request, emit func(m
 		sort.Strings(lines)
 	}
 	if m.p.calls != nil {
-		m.p.calls(m.name, n)
+		m.p.calls(modelcall.From(ctx).MessageID)
 	}
 	steps := m.p.steps[m.name]
 	if n >= len(steps) {
@@ -110,6 +112,21 @@ func replayTrees() []replayTree {
 				rounds("l", 3, llm("c", instruct("{temp:a} {temp:b} {temp:round?} {temp:t?}"), output("temp:a"))), llm("d", instruct("{temp:a} {temp:round?} {temp:t?}"))),
 			steps: map[string][]step{
 				"a": {say("A")}, "b": {use("search"), say("B")}, "c": {use("calc"), say("1"), use("fetch"), say("2"), say("3")}, "d": {use("search", "calc"), say("D")},
+			}},
+		{name: "agents as tools", turns: 2, ask: true,
+			tree: par("fan",
+				llm("root", agents(llm("a", agents(llm("c"))), seq("s", par("p", llm("e"), rounds("l", 2, llm("f"))), llm("d", output("d")))), forked(llm("g"))),
+				seq("other", llm("h", agents(llm("i"))))),
+			steps: map[string][]step{
+				"root": {
+					{text: "ask", calls: append(consult("a", "one", "s", "two", "a", "three", "g", "four").calls, use("calc").calls...)},
+					consult("g", "five", "a", " "), say("done"),
+				},
+				// Called twice in a turn: scripts that count by themselves need the steps of both.
+				"a": {use("search"), consult("c", "deep"), say("A"), use("search"), consult("c", "deep"), say("A")},
+				"c": {use("calc", "fetch"), say("C"), use("calc", "fetch"), say("C")},
+				"e": {use("fetch"), say("E")}, "f": {say("1"), say("2")}, "d": {{thought: "hm"}, say("D")}, "g": {use("search"), say("G"), use("search"), say("G")},
+				"h": {consult("i", "x", "i", "y"), say("H")}, "i": {use("calc", "calc"), say("I"), use("calc", "calc"), say("I")},
 			}},
 		{name: "nested", turns: 2, ask: true,
 			tree: seq("root", llm("plan", output("plan")), par("fan", rounds("l", 3, llm("w", instruct("plan {plan}")), llm("x", builtin("exit_loop"))), llm("r", subs(llm("y"))), seq("s", llm("q"), llm("v"))), llm("z", instruct("{plan} {seen} {temp:t?}"), output("out"))),
@@ -172,8 +189,7 @@ func (k *killed) finish(run *fakeRun, limit int) (*fakeRun, error) {
 			s, err := decode(rec.Data)
 			run.must(err)
 			if llm := s.CustomMetadata.Agentd.LLM; llm != "" && rec.TurnID == run.turnID {
-				author, _, _ := strings.Cut(llm, "|")
-				done[fmt.Sprintf("%s %s", author, llm[strings.LastIndex(llm, "#")+1:])] = true
+				done[messageID(run.turnID, llm)] = true
 			}
 		}
 	}
@@ -187,9 +203,9 @@ func (k *killed) finish(run *fakeRun, limit int) (*fakeRun, error) {
 	}
 	defer func() { run.person = person }()
 	turn := run.turnID
-	models := pureModels{steps: k.tc.steps, loose: true, calls: func(agent string, n int) {
-		if turn == run.turnID && done[fmt.Sprintf("%s %d", agent, n)] {
-			k.t.Errorf("model call %s %d made again", agent, n)
+	models := pureModels{steps: k.tc.steps, loose: true, calls: func(messageID string) {
+		if turn == run.turnID && done[messageID] {
+			k.t.Errorf("model call %s made again", messageID)
 		}
 	}}
 	r := New(Config{Resolve: models.Resolve})
@@ -221,10 +237,11 @@ func (k *killed) finish(run *fakeRun, limit int) (*fakeRun, error) {
 func (k *killed) streams(run *fakeRun) map[string][]string {
 	out := map[string][]string{}
 	ids := map[string]string{}
+	requests := map[string]string{} // by room: ids of calls differ from run to run
 	for _, rec := range run.recs {
 		if rec.Kind == record.KindAgentsChanged {
 			for _, c := range changesOf(run, rec) {
-				key := rec.TurnID + " at work: " + strings.Join(c.Path, "/")
+				key := rec.TurnID + " at work: " + strings.Join(c.Path, "/") + requests[c.Room]
 				out[key] = append(out[key], fmt.Sprint(c.Kind, c.Ended))
 			}
 		}
@@ -241,10 +258,29 @@ func (k *killed) streams(run *fakeRun) map[string][]string {
 				ids[p.FunctionCall.ID] = fmt.Sprintf("call%d", len(ids))
 			}
 		}
-		key := rec.TurnID + " " + s.Author + "|" + s.Branch
+		if s.CustomMetadata.Agentd.Request != "" {
+			requests[s.Branch] = requests[outside(s.Branch)] + "/" + s.Content.Parts[0].Text
+		}
+		key := rec.TurnID + " " + s.Author + "|" + lineage.Shown(s.Branch) + requests[lineage.Room(s.Branch)]
 		out[key] = append(out[key], transcript([]*genai.Content{s.Content})+compact(s.Actions)+compact(s.CustomMetadata.Agentd.Path))
 	}
 	return out
+}
+
+// differs shows the streams that are not as they should be.
+func differs(got, want map[string][]string) string {
+	var b strings.Builder
+	for key := range maps.Keys(want) {
+		if !slices.Equal(got[key], want[key]) {
+			fmt.Fprintf(&b, "%s\ngot  %s\nwant %s\n", key, compact(got[key]), compact(want[key]))
+		}
+	}
+	for key := range got {
+		if want[key] == nil {
+			fmt.Fprintf(&b, "%s\ngot  %s\nwant none\n", key, compact(got[key]))
+		}
+	}
+	return b.String()
 }
 
 // TestReplayPrefixes cuts the log after each record; the turn then takes the same way
@@ -265,7 +301,7 @@ func TestReplayPrefixes(t *testing.T) {
 					t.Fatalf("%d records: %v", n, err)
 				}
 				if s := k.streams(got); !maps.EqualFunc(s, want, slices.Equal) {
-					t.Fatalf("%d records: another transcript\n%s\nwant\n%s", n, compact(s), compact(want))
+					t.Fatalf("%d records: another transcript\n%s", n, differs(s, want))
 				}
 				for i := range pre {
 					if !bytes.Equal(pre[i].Data, got.recs[i].Data) {
@@ -295,7 +331,7 @@ func TestReplayCrashes(t *testing.T) {
 					got, err := k.finish(run, len(run.recs)+1+random.IntN(8))
 					if err == nil {
 						if s := k.streams(got); !maps.EqualFunc(s, want, slices.Equal) {
-							t.Fatalf("seed %d: another transcript\n%s\nwant\n%s", seed, compact(s), compact(want))
+							t.Fatalf("seed %d: another transcript\n%s", seed, differs(s, want))
 						}
 						break
 					}

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/genai"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/internal/lineage"
 	"github.com/apzuk3/agentd/internal/modelcall"
 	"github.com/apzuk3/agentd/internal/seam"
 	"github.com/apzuk3/agentd/model"
@@ -107,9 +108,9 @@ func (m *agentModel) fromLog(req *adkmodel.LLMRequest, branch string, logged *st
 	if a.content == nil {
 		a.content = &genai.Content{Role: genai.RoleModel}
 	}
-	calls, asks := m.classify(a, req)
+	sorted := m.classify(a, req)
 	if m.t.observer != nil {
-		if err := m.t.observer.response(m, a, calls, asks); err != nil {
+		if err := m.t.observer.response(m, a, sorted); err != nil {
 			return nil, err
 		}
 	}
@@ -130,8 +131,10 @@ func (m *agentModel) callLive(ctx context.Context, req *adkmodel.LLMRequest, key
 	if err := t.recordAgents(ctx); err != nil {
 		return nil, err
 	}
-	if err := t.inject(ctx); err != nil {
-		return nil, err
+	if lineage.Room(branch) == "" { // an agent that is called as a tool sees none
+		if err := t.inject(ctx); err != nil {
+			return nil, err
+		}
 	}
 	leave, err := m.enterCall(ctx)
 	if err != nil {
@@ -151,7 +154,7 @@ func (m *agentModel) callLive(ctx context.Context, req *adkmodel.LLMRequest, key
 	}
 	resp, call, err := m.callModel(ctx, l)
 	if m.overflowed(ctx, l, err) {
-		if failed := t.reportUsage(ctx, m.n.name); failed != nil { // the next call of the agent is another one
+		if failed := t.reportUsage(ctx, m.n.name, branch); failed != nil { // the next call of the agent is another one
 			return nil, failed
 		}
 		shorter, failed := m.compactOverflow(ctx, l)
@@ -173,7 +176,7 @@ func (m *agentModel) callLive(ctx context.Context, req *adkmodel.LLMRequest, key
 // interpret finds out what a response means, and keeps it in turn.unappended. An error
 // ends the turn.
 func (m *agentModel) interpret(a *response, req *adkmodel.LLMRequest) error {
-	a.meta.Calls, a.meta.Asks = m.classify(a, req)
+	m.classify(a, req).note(a.meta)
 	for range a.meta.Asks {
 		var q record.Question
 		q.SetNewID()
@@ -388,11 +391,20 @@ func withOwnID(p *genai.Part) *genai.Part {
 	return &part
 }
 
-// classify decides for each call of a response who runs it. It returns the ids of the
-// calls for the client or for a person, and the ids among them about which a person is
-// asked. A call that cannot be run is refused: its result tells the model why. It
-// depends only on the response, the tree and the limits.
-func (m *agentModel) classify(a *response, req *adkmodel.LLMRequest) (ours, asks []string) {
+// sorted are the calls of a response by who serves them, by their ids.
+type sorted struct {
+	ours   []string // the client or a person
+	asks   []string // of ours, those about which a person is asked
+	agents []string // agents that are called as tools
+}
+
+// note has the meta of the response say it.
+func (s sorted) note(m *meta) { m.Calls, m.Asks, m.Agents = s.ours, s.asks, s.agents }
+
+// classify decides for each call of a response who runs it. A call that cannot be run
+// is refused: its result tells the model why. It depends only on the response, the tree
+// and the limits.
+func (m *agentModel) classify(a *response, req *adkmodel.LLMRequest) sorted {
 	if req.Tools == nil {
 		req.Tools = map[string]any{}
 	}
@@ -403,6 +415,7 @@ func (m *agentModel) classify(a *response, req *adkmodel.LLMRequest) (ours, asks
 	// ADK looks tools up in req.Tools after the response arrives, so this can add the tools
 	// that ADK would not find.
 	handed := false
+	var out sorted
 	refused := map[string]string{}
 	for i, p := range callsOf(a.content) {
 		call := p.FunctionCall
@@ -428,23 +441,27 @@ func (m *agentModel) classify(a *response, req *adkmodel.LLMRequest) (ours, asks
 			default:
 				handed = true
 			}
+		case m.n.agentTool(call.Name) != nil:
+			if reason = m.refusesAgent(call, len(adapter.ArgsText(p))); reason == "" {
+				out.agents = append(out.agents, call.ID)
+			}
 		case a.meta.Dropped: // the arguments are not there any more: what was found then stands
 			if !slices.Contains(a.meta.Calls, call.ID) {
 				reason = dropped
 				break
 			}
-			ours = append(ours, call.ID)
+			out.ours = append(out.ours, call.ID)
 			if slices.Contains(a.meta.Asks, call.ID) {
-				asks = append(asks, call.ID)
+				out.asks = append(out.asks, call.ID)
 			}
 		default:
 			ask, why := m.runs(call, len(adapter.ArgsText(p)))
 			if reason = why; reason != "" {
 				break
 			}
-			ours = append(ours, call.ID)
+			out.ours = append(out.ours, call.ID)
 			if ask {
-				asks = append(asks, call.ID)
+				out.asks = append(out.asks, call.ID)
 			}
 		}
 		if reason != "" {
@@ -457,13 +474,13 @@ func (m *agentModel) classify(a *response, req *adkmodel.LLMRequest) (ours, asks
 		m.t.transfers++
 	}
 	m.t.mu.Unlock()
-	return ours, asks
+	return out
 }
 
 // runs returns why a call with so many bytes of arguments is not run, or whether a person is asked about it.
 func (m *agentModel) runs(call *genai.FunctionCall, bytes int) (ask bool, reason string) {
 	if most := m.t.limits.ValueBytes; bytes > most {
-		return false, fmt.Sprintf("not run: the arguments take %d bytes, at most %d are allowed", bytes, most)
+		return false, tooLong(bytes, most)
 	}
 	if reason := m.notPlanned(call.Name); reason != "" {
 		return false, reason

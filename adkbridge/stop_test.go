@@ -223,7 +223,7 @@ func TestResponseNotAppended(t *testing.T) {
 		Content: &genai.Content{Parts: []*genai.Part{{Text: "B"}, adapter.NewCall("", "search", "{}"), adapter.NewCall("", "ghost", "{}")}},
 		Usage:   model.Usage{Total: 5},
 	}, "b|root.b#0", "root.b")
-	a.meta.Calls, a.meta.Asks = m.classify(a, req)
+	m.classify(a, req).note(a.meta)
 	turn.unappended = append(turn.unappended, a)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("enough"))

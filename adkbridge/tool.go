@@ -14,6 +14,7 @@ import (
 	"google.golang.org/adk/v2/tool/toolutils"
 	"google.golang.org/genai"
 
+	"github.com/apzuk3/agentd/internal/lineage"
 	"github.com/apzuk3/agentd/session/record"
 )
 
@@ -94,7 +95,7 @@ func (e *exitTool) ProcessRequest(_ agent.Context, req *adkmodel.LLMRequest) err
 // Run ignores arguments: models like to give reasons.
 func (e *exitTool) Run(ctx agent.Context, _ any) (map[string]any, error) {
 	return e.runGuarded(ctx, func() (map[string]any, error) {
-		e.t.setExit(e.loop, true)
+		e.t.setExit(placed{e.loop, lineage.Room(ctx.Branch())}, true)
 		ctx.Actions().SkipSummarization = true
 		return map[string]any{}, nil
 	})

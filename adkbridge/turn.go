@@ -55,8 +55,8 @@ type turn struct {
 	callCounts    map[string]int   // model calls by "agent|branch"
 	thoughtRounds map[string]int   // responses in a row with only thoughts, by "agent|branch"
 	refusedRounds map[string]int   // responses in a row with only refused calls, by "agent|branch"
-	visits        map[*node]int    // how often a loop was entered
-	exited        map[*node]bool   // loops whose iteration called exit_loop
+	visits        map[placed]int   // how often a loop was entered
+	exited        map[placed]bool  // loops whose iteration called exit_loop
 	refused       map[string]string
 	extras        map[string]*extras      // of results that are not appended yet, by call
 	unappended    []*response             // complete responses that are not appended yet
@@ -64,11 +64,19 @@ type turn struct {
 	open          []*openResponse         // appended responses whose calls have no results yet
 	noGain        map[summaryTry]bool     // prompts whose summary brought nothing
 	cutShort      map[promptKey]bool      // prompts of which a summary was cut
-	cut           map[string]*cutCall     // model calls that a crash has cut off, by agent
+	cut           map[roomKey]*cutCall    // model calls that a crash has cut off
 	remotes       map[string]*remoteState // sessions on backends, by agent
 	provisioned   *lru.Cache[provisioned, string]
+	said          map[string]said // the last text in each room of a call that runs
 	stopped       bool
 	cause         error // what stopped the turn, if it was no context
+
+	// entry is the engine's context of the whole turn; set before anything runs.
+	entry agent.InvocationContext
+	// halt ends the run, also what waits in it; set before anything runs.
+	halt context.CancelCauseFunc
+	// called are the agents that others call as tools; set as the tree is built.
+	called []agent.Agent
 
 	// The events of this turn that the log held when the run began; the run consumes them
 	// in order per agent and branch.
@@ -83,6 +91,15 @@ type summaryTry struct {
 	promptKey
 	overflow bool
 }
+
+// placed is an agent in the room of a call; "" is outside of all.
+type placed struct {
+	n    *node
+	room string
+}
+
+// roomKey is placed by the agent's name.
+type roomKey struct{ agent, room string }
 
 // openResponse is an appended response whose calls have no results yet.
 type openResponse struct {
@@ -107,8 +124,9 @@ func newTurn(run handle, hist *history, r *Runner, logged openTurn) *turn {
 		callCounts:    map[string]int{},
 		thoughtRounds: map[string]int{},
 		refusedRounds: map[string]int{},
-		visits:        map[*node]int{},
-		exited:        map[*node]bool{},
+		visits:        map[placed]int{},
+		exited:        map[placed]bool{},
+		said:          map[string]said{},
 		refused:       map[string]string{},
 		extras:        map[string]*extras{},
 		logged:        map[promptKey][]loggedEvent{},
@@ -231,8 +249,8 @@ func (t *turn) runTree(ctx context.Context, r *Runner) (err error) {
 	if err != nil {
 		return fmt.Errorf("build the agent tree: %w", err)
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	ctx, t.halt = context.WithCancelCause(ctx)
+	defer t.halt(nil)
 	// On ADK's own goroutines panics are contained by the models, tools and loops
 	// that we put there.
 	defer func() {
@@ -333,7 +351,7 @@ func (t *turn) refusal(callID string) string {
 }
 
 // enter counts a visit of a loop, from 0.
-func (t *turn) enter(n *node) int {
+func (t *turn) enter(n placed) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	v := t.visits[n]
@@ -342,14 +360,14 @@ func (t *turn) enter(n *node) int {
 }
 
 // setExit marks whether the current iteration of a loop is its last.
-func (t *turn) setExit(n *node, exit bool) {
+func (t *turn) setExit(n placed, exit bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.exited[n] = exit
 }
 
 // hasExited reports whether exit_loop was called in the current iteration.
-func (t *turn) hasExited(n *node) bool {
+func (t *turn) hasExited(n placed) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.exited[n]
@@ -407,6 +425,7 @@ func (t *turn) apply(seq int64, s *stored, size int, temp map[string]any) {
 		t.unappended = slices.DeleteFunc(t.unappended, func(a *response) bool { return a.meta.LLM == m.LLM })
 	}
 	t.noteRemoteLocked(seq, s)
+	t.noteSaidLocked(seq, s)
 	if s.Content == nil {
 		return
 	}

@@ -32,15 +32,16 @@ func (t *turn) keepCallEnd(a *response) {
 	t.unreported = append(t.unreported, a)
 }
 
-// reportUsage appends what is kept of an agent's calls.
-func (t *turn) reportUsage(ctx context.Context, agent string) error {
+// reportUsage appends what is kept of an agent's calls on a branch.
+func (t *turn) reportUsage(ctx context.Context, agent, branch string) error {
 	var all []*response
 	t.mu.Lock()
 	t.unreported = slices.DeleteFunc(t.unreported, func(a *response) bool {
-		if a.author == agent {
+		own := a.author == agent && a.branch == branch
+		if own {
 			all = append(all, a)
 		}
-		return a.author == agent
+		return own
 	})
 	t.mu.Unlock()
 	for i, a := range all {

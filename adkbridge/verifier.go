@@ -253,9 +253,10 @@ func (v *verifier) modelCall(ctx context.Context, c *callStep) error {
 }
 
 // response implements observer. It computes again what the response means.
-func (v *verifier) response(m *agentModel, a *response, calls, asks []string) error {
+func (v *verifier) response(m *agentModel, a *response, calls sorted) error {
 	own, edited := *a.meta, *a
-	own.Path, own.Calls, own.Asks = m.n.path, calls, asks
+	own.Path = m.n.path
+	calls.note(&own)
 	edited.meta = &own
 	v.mu.Lock()
 	v.metas[own.LLM] = &own
@@ -317,7 +318,7 @@ func (v *verifier) compare(l *loggedEvent, ev *adksession.Event, m *meta) error 
 	}
 	err = v.compareRecord(l, data, last && !v.complete())
 	if n := t.nodeOf(ev.Author); err == nil && m.LLM != "" && v.recorder == nil {
-		err = v.startsRecorded(n, l.seq)
+		err = v.startsRecorded(n, ev.Branch, l.seq)
 	}
 	v.endIfAllWait()
 	return err

@@ -8,7 +8,7 @@ import (
 // agent at the end of the log does not keep the others from their events in it.
 func TestVerifyOpenTurn(t *testing.T) {
 	for _, tc := range replayTrees() {
-		if tc.name != "parallel" && tc.name != "nested" {
+		if tc.name != "parallel" && tc.name != "nested" && tc.name != "agents as tools" {
 			continue
 		}
 		t.Run(tc.name, func(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/apzuk3/agentd/internal/jsondiff"
+	"github.com/apzuk3/agentd/internal/lineage"
 	"github.com/apzuk3/agentd/session/record"
 )
 
@@ -16,7 +17,7 @@ import (
 // naturally.
 type agentLog struct {
 	first int64 // the record that says something first; 0: there is none, as in older logs
-	agent map[string]*agentChanges
+	agent map[roomKey]*agentChanges
 
 	mu sync.Mutex // protects ran of all agents
 }
@@ -34,10 +35,10 @@ type loggedChange struct {
 	change record.AgentChange
 }
 
-func newAgentLog() *agentLog { return &agentLog{agent: map[string]*agentChanges{}} }
+func newAgentLog() *agentLog { return &agentLog{agent: map[roomKey]*agentChanges{}} }
 
 func (a *agentLog) of(c *record.AgentChange) *agentChanges {
-	name := changeKeyOf(c).name
+	name := roomKey{changeKeyOf(c).name, c.Room}
 	if a.agent[name] == nil {
 		a.agent[name] = &agentChanges{}
 	}
@@ -89,15 +90,15 @@ func jsonOf(c record.AgentChange) (any, error) {
 
 // startsRecorded is a divergence unless the log holds, before a response, all changes
 // of the agent and of those above it that the run has seen.
-func (v *verifier) startsRecorded(n *node, seq int64) error {
+func (v *verifier) startsRecorded(n *node, branch string, seq int64) error {
 	a := v.agents
 	if a.first == 0 || seq < a.first {
 		return nil
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for ; n != nil; n = n.parent {
-		of := a.agent[n.name]
+	for room := lineage.Room(branch); n != nil; n, room = n.above(room) {
+		of := a.agent[roomKey{n.name, room}]
 		if of == nil {
 			continue
 		}

@@ -1,5 +1,7 @@
 package adkbridge
 
+import "github.com/apzuk3/agentd/internal/lineage"
+
 // A summary may be asked for: by a caller, with a record of the session, or by the model with mark_task_done. The
 // request stands until a summary of the agent's conversation follows it in the log, or one that brought nothing.
 
@@ -48,6 +50,9 @@ func (p *prompt) noteWish(it *item, key promptKey) {
 // wish returns the request for a summary that stands, the newest one.
 func (m *agentModel) wish(l *liveCall) wish {
 	seq, focus := m.t.run.CompactionAsked()
+	if lineage.Room(l.branch) != "" {
+		seq = 0 // it is about the session's conversation
+	}
 	w := m.t.hist.wish(promptKey{m.n.name, l.branch}, m.since(), m.n.taskDone)
 	switch {
 	case seq > w.tried && seq > w.wished.seq && seq > m.since():

@@ -100,6 +100,36 @@ func SubAgents(agents ...*Agent) AgentOption {
 	return ofLLM(func(l *agentdv1.LlmAgent) { l.SubAgents = append(l.SubAgents, agents...) })
 }
 
+// AgentCall is how an agent calls another one as a tool.
+type AgentCall struct {
+	// ToolName is what the caller's model calls it; empty is the agent's name.
+	ToolName string
+	// Description is what the caller's model chooses it by; empty is the agent's own.
+	Description string
+	// Branch is what the branches of its calls are named; empty is ToolName.
+	Branch string
+	// MaxDepth is how deep calls of agents may nest for this one to be called, the outermost being 1; 0 is 2. A call
+	// that is too deep has a result that says so.
+	MaxDepth uint32
+	// Fork has the agent see what its caller had seen, and not its request alone.
+	Fork bool
+}
+
+// AgentTool adds an agent that this one may call as it calls tools: with a request, and what it says last is the
+// result. It runs within the turn, and spends its budget; its events have a [Lineage].
+func AgentTool(agent *Agent, call AgentCall) AgentOption {
+	return ofLLM(func(l *agentdv1.LlmAgent) {
+		t := &agentdv1.AgentTool{
+			Agent: agent, ToolName: call.ToolName, Description: call.Description, Branch: call.Branch,
+			MaxDepth: call.MaxDepth,
+		}
+		if call.Fork {
+			t.History = agentdv1.AgentTool_HISTORY_FORK
+		}
+		l.AgentTools = append(l.AgentTools, t)
+	})
+}
+
 // OutputKey is the state key that receives the agent's final text.
 func OutputKey(key string) AgentOption {
 	return ofLLM(func(l *agentdv1.LlmAgent) { l.OutputKey = key })

@@ -41,6 +41,9 @@ type Event struct {
 	// Replayed is true when it happened before the server saw this client, or
 	// saw it again.
 	Replayed bool
+	// Lineage says which agent that another one has called it is of; nil for the tree
+	// of the turn itself.
+	Lineage *Lineage
 	// Data is what has happened; never nil.
 	Data EventData
 
@@ -53,6 +56,21 @@ type Event struct {
 	End         *End
 
 	message *agentdv1.RunResponse // what it was made from; nil: this client made it
+}
+
+// Lineage is where an event comes from.
+type Lineage struct {
+	// ParentSessionID is the session that started the event's session; empty where the
+	// event is of an agent that runs within the turn of its caller.
+	ParentSessionID string
+	// Branch has the names of the calls that lead to it, from the outermost, with dots
+	// between them.
+	Branch string
+	// Depth is how many calls these are.
+	Depth int
+	// Position is the place of the event in a tree of sessions; 0 where it is of the
+	// session alone.
+	Position int64
 }
 
 // EventData is what an event says: a pointer to one of these types.
@@ -169,6 +187,12 @@ func eventOf(m *agentdv1.RunResponse, data EventData) *Event {
 	event.Seq, event.TurnID = m.GetSeq(), m.GetTurnId()
 	event.Time, event.Replayed = timeOf(m.GetTime()), m.GetReplayed()
 	event.message = m
+	if l := m.GetLineage(); l != nil {
+		event.Lineage = &Lineage{
+			ParentSessionID: l.GetParentSessionId(), Branch: l.GetBranch(), Depth: int(l.GetDepth()),
+			Position: l.GetPosition(),
+		}
+	}
 	return event
 }
 

@@ -263,7 +263,12 @@ func (w *treeWalk) attachAll() error {
 }
 
 func children(agent *agentdv1.Agent) []*agentdv1.Agent {
+	var called []*agentdv1.Agent // as tools
+	for _, t := range agent.GetLlm().GetAgentTools() {
+		called = append(called, t.GetAgent())
+	}
 	return slices.Concat(
+		called,
 		agent.GetLlm().GetSubAgents(),
 		agent.GetSequential().GetAgents(),
 		agent.GetParallel().GetAgents(),

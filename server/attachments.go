@@ -27,7 +27,7 @@ func checkAttachments(agent *agentdv1.Agent, above []string) *fault.Error {
 	}
 	for _, children := range [][]*agentdv1.Agent{
 		llm.GetSubAgents(), agent.GetSequential().GetAgents(),
-		agent.GetParallel().GetAgents(), agent.GetLoop().GetAgents(),
+		agent.GetParallel().GetAgents(), agent.GetLoop().GetAgents(), calledBy(llm),
 	} {
 		for _, child := range children {
 			if e := checkAttachments(child, at); e != nil {
@@ -36,6 +36,15 @@ func checkAttachments(agent *agentdv1.Agent, above []string) *fault.Error {
 		}
 	}
 	return nil
+}
+
+// calledBy returns the agents that an agent calls as tools.
+func calledBy(llm *agentdv1.LlmAgent) []*agentdv1.Agent {
+	var out []*agentdv1.Agent
+	for _, t := range llm.GetAgentTools() {
+		out = append(out, t.GetAgent())
+	}
+	return out
 }
 
 // unresolved returns what an unresolved attachment lacks.

@@ -39,7 +39,8 @@ var holdsAgents = func() map[protoreflect.FullName]bool {
 	names := map[protoreflect.FullName]bool{}
 	for _, m := range []proto.Message{
 		&agentdv1.RunRequest{}, &agentdv1.CreateTurnRequest{}, &agentdv1.RunRequest_ExecuteRequest{}, &agentdv1.Agent{},
-		&agentdv1.LlmAgent{}, &agentdv1.SequentialAgent{}, &agentdv1.ParallelAgent{}, &agentdv1.LoopAgent{},
+		&agentdv1.LlmAgent{}, &agentdv1.AgentTool{},
+		&agentdv1.SequentialAgent{}, &agentdv1.ParallelAgent{}, &agentdv1.LoopAgent{},
 	} {
 		names[m.ProtoReflect().Descriptor().FullName()] = true
 	}

@@ -198,7 +198,7 @@ func (req *Request) prompt(spec *record.Spec) (prompt.Prompt, error) {
 // loneAgent returns the start of the agent of a tree of one LLM agent, nil for any other tree.
 func loneAgent(tree *agentdv1.Agent) *record.AgentChange {
 	llm := tree.GetLlm()
-	if llm == nil || len(llm.GetSubAgents()) > 0 {
+	if llm == nil || len(llm.GetSubAgents())+len(llm.GetAgentTools()) > 0 {
 		return nil
 	}
 	return &record.AgentChange{Path: []string{tree.GetName()}, Kind: record.LLMAgent, Model: llm.GetModel()}

@@ -113,7 +113,7 @@ func TestParseProblems(t *testing.T) {
 		"unknown top": {agent + "tool: []\n", []string{`2:1: unknown field "tool"; did you mean tools?`}},
 		"unknown": {"agent:\n  name: a\n  llm:\n    modell: echo\n    toolNames: [x]\n    zzzzzz: 1\n", []string{
 			`4:5: a: unknown field "modell"; did you mean model?`, `5:5: a: unknown field "toolNames"; did you mean tool_names?`,
-			`6:5: a: unknown field "zzzzzz"; there are builtin_tools, compaction, fallback_models, generation, include_history, instruction, mcp_attachments, model, output_key, output_schema, sub_agents, tool_names`,
+			`6:5: a: unknown field "zzzzzz"; there are agent_tools, builtin_tools, compaction, fallback_models, generation, include_history, instruction, mcp_attachments, model, output_key, output_schema, sub_agents, tool_names`,
 		}},
 		"wrong types": {"agent:\n  name: 4\n  description: yes please\n  loop: {max_iterations: -1, agents: {name: x}}\n", []string{
 			`2:9: ?: name: want text, got the number 4; write it as "4"`, `4:26: ?: max_iterations: want a whole number from 0 to 4294967295, got the number -1`,
@@ -278,6 +278,31 @@ tools:
 			`29:12: tool bad tool: name "bad tool"`,
 			`30:32: tool other: the description is empty`,
 			`30:64: tool other: input_schema: "type" is "array"`,
+		}},
+		"agent tools": {`name: a
+llm:
+  model: echo
+  agent_tools:
+    - agent: {name: b, description: helps, llm: {model: echo, tool_names: [none]}}
+      tool_name: 4x
+    - agent: {name: c, llm: {model: echo}}
+      branch: x.y
+      max_depth: 99
+      history: HISTORY_FORK
+    - tool_name: d
+    - agent: {name: a, description: helps, llm: {model: echo}}
+    - agent: {name: exit_loop, description: helps, llm: {model: echo}}
+    - agent: {name: f, description: helps, sequential: {agents: [{name: g, llm: {model: echo, output_key: 5x}}]}}
+`, []string{
+			`5:76: a/b: unknown tool "none"`,
+			`6:18: a/b: tool name "4x": must be a letter`,
+			`7:7: a/c: "c" has no description`,
+			`8:15: a/c: branch "x.y": only letters`,
+			`9:18: a/c: max_depth is 99, at most 16`,
+			`11:7: a: agent is missing`,
+			`12:21: a/a: the name is taken by a`,
+			`13:7: a/exit_loop: tool name "exit_loop" is reserved`,
+			`14:107: a/f/g: output_key "5x"`,
 		}},
 		"output schema": {"name: a\nllm:\n  model: echo\n  output_schema: {type: object, properties: {a: {$ref: '#/nowhere'}}}\n  output_key: ok\n", []string{"4:18: a: output_schema: "}},
 		"compaction":    {"name: a\nllm:\n  model: echo\n  compaction: {at_share: 80}\n  output_key: ok\n", []string{"4:15: a: compaction: at_share is 80, must be from 0 to 1"}},

@@ -28,7 +28,7 @@ const blank = "echo"
 func (f *File) Check(rules Rules) Problems {
 	c := &checker{file: f, rules: rules}
 	c.tools()
-	if c.root = c.shell(f.Agent, nil); c.root != nil {
+	if c.root = c.shell(f.Agent, nil, nil); c.root != nil {
 		c.fields(c.root)
 	}
 	if len(c.problems) == 0 { // what nobody has thought of above
@@ -98,14 +98,24 @@ type draft struct {
 	kids   []*draft
 	whole  bool            // has its own kind, also without agents below it
 	fields *agentdv1.Agent // the fields that are kept so far
+
+	// Of an agent that the one above calls as a tool: how, as the file says, and what of that is kept so far.
+	called, call *agentdv1.AgentTool
 }
 
 // build returns the tree below a draft as a message.
 func (d *draft) build() *agentdv1.Agent {
 	out := &agentdv1.Agent{Name: d.name, Description: d.fields.GetDescription()}
 	var kids []*agentdv1.Agent
+	var called []*agentdv1.AgentTool
 	for _, k := range d.kids {
-		kids = append(kids, k.build())
+		if k.call == nil {
+			kids = append(kids, k.build())
+			continue
+		}
+		call := proto.CloneOf(k.call)
+		call.Agent = k.build()
+		called = append(called, call)
 	}
 	switch d.agent.GetAgentType().(type) {
 	case *agentdv1.Agent_Sequential:
@@ -119,7 +129,7 @@ func (d *draft) build() *agentdv1.Agent {
 		}}
 	case *agentdv1.Agent_Llm:
 		llm := proto.CloneOf(d.fields.GetLlm())
-		llm.SubAgents = kids
+		llm.SubAgents, llm.AgentTools = kids, called
 		out.AgentType = &agentdv1.Agent_Llm{Llm: llm}
 	case *agentdv1.Agent_Remote:
 		out.AgentType = &agentdv1.Agent_Remote{Remote: proto.CloneOf(d.fields.GetRemote())}
@@ -158,13 +168,23 @@ func (d *draft) shorten(text string) string {
 			return rest
 		}
 	}
+	if d.call != nil { // about how the one above calls it
+		if rest, ok := strings.CutPrefix(d.parent.shorten(text), "agent_tools["); ok {
+			_, rest, _ = strings.Cut(rest, "]: ")
+			return rest
+		}
+	}
 	return text
 }
 
-// shell adds an agent and those below it by name and kind alone.
-func (c *checker) shell(a *agentdv1.Agent, parent *draft) *draft {
+// shell adds an agent and those below it by name and kind alone; called is how the one above calls it, nil for an agent
+// that is no tool.
+func (c *checker) shell(a *agentdv1.Agent, parent *draft, called *agentdv1.AgentTool) *draft {
 	c.count++
-	d := &draft{agent: a, name: a.GetName(), parent: parent, fields: &agentdv1.Agent{}}
+	d := &draft{agent: a, name: a.GetName(), parent: parent, fields: &agentdv1.Agent{}, called: called}
+	if called != nil {
+		d.call = &agentdv1.AgentTool{ToolName: fmt.Sprintf("agent_%d", c.count), Description: "an agent"}
+	}
 	if parent != nil {
 		d.path = slices.Clip(parent.path)
 		parent.kids = append(parent.kids, d)
@@ -190,8 +210,16 @@ func (c *checker) shell(a *agentdv1.Agent, parent *draft) *draft {
 			return nil
 		}
 	}
-	for _, kid := range Children(a) {
-		c.shell(kid, d)
+	for _, kid := range below(a) {
+		c.shell(kid, d, nil)
+	}
+	for _, t := range a.GetLlm().GetAgentTools() {
+		if t.GetAgent() == nil {
+			c.report(c.file.at(t, "", -1), strings.Join(d.path, "/"),
+				"agent is missing: an agent tool is one with how it is called")
+			continue
+		}
+		c.shell(t.GetAgent(), d, t)
 	}
 	return d
 }
@@ -215,9 +243,31 @@ func (c *checker) fields(d *draft) {
 		c.set(d, remote, "backend", func() { d.fields.GetRemote().Backend = remote.GetBackend() })
 		c.own(d, remote.ProtoReflect(), func() protoreflect.Message { return d.fields.GetRemote().ProtoReflect() })
 	}
+	c.calls(d)
 	for _, kid := range d.kids {
 		c.fields(kid)
 	}
+}
+
+// calls adds how an agent is called as a tool.
+func (c *checker) calls(d *draft) {
+	t := d.called
+	if t == nil {
+		return
+	}
+	try := func(field string, apply func()) {
+		before := proto.CloneOf(d.call)
+		if apply(); !c.try(d, c.file.at(t, field, -1)) {
+			d.call = before
+		}
+	}
+	if d.name == d.agent.GetName() || t.GetToolName() != "" { // else the name is wrong already
+		try("tool_name", func() { d.call.ToolName = t.GetToolName() })
+	}
+	try("branch", func() { d.call.Branch = t.GetBranch() })
+	try("max_depth", func() { d.call.MaxDepth = t.GetMaxDepth() })
+	try("history", func() { d.call.History = t.GetHistory() })
+	try("description", func() { d.call.Description = t.GetDescription() })
 }
 
 // set keeps a field if the tree with it is taken.
@@ -300,8 +350,17 @@ func (c *checker) refused(name string) bool {
 		!slices.ContainsFunc(c.offered, func(t *agentdv1.Tool) bool { return t.GetName() == name })
 }
 
-// Children returns the agents right below another one.
+// Children returns the agents right below another one, also those that it calls as tools.
 func Children(a *agentdv1.Agent) []*agentdv1.Agent {
+	out := below(a)
+	for _, t := range a.GetLlm().GetAgentTools() {
+		out = append(out, t.GetAgent())
+	}
+	return out
+}
+
+// below returns the agents right below another one that it calls not as tools.
+func below(a *agentdv1.Agent) []*agentdv1.Agent {
 	return slices.Concat(
 		a.GetLlm().GetSubAgents(), a.GetSequential().GetAgents(),
 		a.GetParallel().GetAgents(), a.GetLoop().GetAgents())

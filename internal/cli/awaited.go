@@ -50,6 +50,9 @@ func (a *awaited) read(agent *agentdv1.Agent) {
 		agent.GetParallel().GetAgents(), agent.GetLoop().GetAgents()) {
 		a.read(sub)
 	}
+	for _, t := range agent.GetLlm().GetAgentTools() {
+		a.read(t.GetAgent())
+	}
 }
 
 // what names it; "" is nothing.

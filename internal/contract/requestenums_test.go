@@ -20,6 +20,7 @@ OnDisconnect: The server's default for turns that Run starts (--on-disconnect).
 OnBusy: The server's default: ON_BUSY_REJECT.
 Display.Visibility: As a filter: all. Never sent.
 IncludeHistory: INCLUDE_HISTORY_ALL.
+AgentTool.History: HISTORY_FRESH.
 PromptCache.Mode: As the provider does.
 ToolChoice.Mode: MODE_AUTO.
 InteractionStatus: Never sent.

@@ -16,7 +16,6 @@ import (
 // when it is added.
 const reserved = `
 RunRequest.ExecuteRequest 29
-RunResponse 15 lineage
 RunResponse 34 goal
 Part 5 file_id
 WatchSessionRequest 5 tree

@@ -1,6 +1,7 @@
 // Package heap has the garbage collector of a process work as seldom as its memory allows: a small heap may grow by
 // [Room] before it is collected, where Go alone would collect it whenever it has doubled; and a process that comes to
-// rest gives back what it no longer uses. It is a part of agentd, not an API.
+// rest gives back what it no longer uses, the first time also the pages of the program that its start used. It is a
+// part of agentd, not an API.
 //
 // It changes settings of the whole process, so that only a program uses it. It knows nothing of what the memory is for.
 package heap
@@ -52,6 +53,7 @@ type pacer struct {
 
 	percent   int    // as it was set last
 	allocated uint64 // when it was looked last, since the start of the process
+	rested    bool   // once, since the start
 	next      time.Time
 }
 
@@ -95,16 +97,21 @@ func percentFor(live uint64) int {
 	return max(int(percent)/step*step, 100)
 }
 
-// rest gives memory back if the process does next to nothing.
+// rest gives memory back if the process does next to nothing. The first time that is what only the start needed,
+// however little.
 func (p *pacer) rest(now time.Time) {
 	h := read()
 	before := p.allocated
 	p.allocated = h.allocated
-	if h.allocated-before > restAlloc || h.unused < restUnused || now.Before(p.next) {
+	if h.allocated-before > restAlloc || p.rested && h.unused < restUnused || now.Before(p.next) {
 		return
 	}
 	runtime.GC() // it halves the stacks that are too large, and so does the next one
 	debug.FreeOSMemory()
+	if !p.rested {
+		p.rested = true
+		dropImage()
+	}
 	took := time.Since(now)
 	p.next = time.Now().Add(restFactor * took)
 	p.allocated = read().allocated

@@ -334,6 +334,9 @@ func (t *turn) takeLocked(rec record.Record, decode func([]byte) (*record.Event,
 // changedLocked notes that an agent starts or ends.
 func (t *turn) changedLocked(c record.AgentChange, at time.Time) []spanOf {
 	key := keyOf(c.Path)
+	if c.Room != "" { // an agent that is called as a tool may run several times at once
+		key += pathSeparator + c.Room
+	}
 	if c.Ended != "" {
 		a := t.agents[key]
 		if a == nil {

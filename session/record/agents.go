@@ -16,6 +16,8 @@ type AgentChange struct {
 	// alone.
 	Kind  AgentKind `json:"kind,omitempty"`
 	Model string    `json:"model,omitempty"`
+	// Room is that of the agent's branch; "" for one outside of all calls of agents.
+	Room string `json:"room,omitempty"`
 }
 
 // AgentKind is what an agent of a tree is.

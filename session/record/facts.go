@@ -211,6 +211,8 @@ type ToolCall struct {
 	Path []string `json:"path"`
 	// Asks is set where a person is asked before any client is, or in place of one.
 	Asks *Question `json:"asks,omitempty"`
+	// Branch is that of the agent, where it is below a call of an agent; else "".
+	Branch string `json:"branch,omitempty"`
 }
 
 // Outcome says how a tool call was settled.
@@ -384,6 +386,11 @@ type Event struct {
 	Parts    Parts  `json:",omitempty"`
 	// InjectedBy is the id of the principal whose prompt it is.
 	InjectedBy string `json:",omitempty"`
+	// Branch is that of the event, where it is below a call of an agent; else "".
+	Branch string `json:",omitempty"`
+	// Request is what an agent is told that is called as a tool, with which its branch begins; such an event is no
+	// response.
+	Request string `json:",omitempty"`
 }
 
 // Delta is a piece of a message on its way.

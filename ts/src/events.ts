@@ -15,7 +15,7 @@ import {
   usageOfEnd,
   warningsOf,
 } from "./fromjson.js";
-import type { RunResponse_EndResponseJson, RunResponseJson } from "./gen/agentd/v1/service_pb.js";
+import type { LineageJson, RunResponse_EndResponseJson, RunResponseJson } from "./gen/agentd/v1/service_pb.js";
 import { bytesOf, dateOf, msOf, numberOf, wordOf, type JsonObject, type JsonValue } from "./json.js";
 import type {
   HistoryCompacted,
@@ -69,6 +69,20 @@ export interface EventBase {
   readonly replayed: boolean;
   /** How a user interface may show it; only where display was asked for. */
   readonly display: Display | undefined;
+  /** Which agent that another one has called it is of; undefined for the tree of the turn itself. */
+  readonly lineage: Lineage | undefined;
+}
+
+/** Lineage is where an event comes from. */
+export interface Lineage {
+  /** The session that started the event's session; "" where the event is of an agent within the turn of its caller. */
+  readonly parentSessionId: string;
+  /** The names of the calls that lead to it, from the outermost, with dots between them. */
+  readonly branch: string;
+  /** How many calls these are. */
+  readonly depth: number;
+  /** The place of the event in a tree of sessions; 0 where it is of the session alone. */
+  readonly position: number;
 }
 
 /** ToolCall is a call of a tool. */
@@ -269,17 +283,26 @@ export function eventOf(message: RunResponseJson): Event | undefined {
       time: dateOf(message.time),
       replayed: message.replayed ?? false,
       display: displayOf(message.display),
+      lineage: lineageOf(message.lineage),
     }
   );
 }
 
+function lineageOf(lineage: LineageJson | undefined): Lineage | undefined {
+  if (lineage === undefined) {
+    return undefined;
+  }
+  const { parentSessionId = "", branch = "", depth = 0, position } = lineage;
+  return { parentSessionId, branch, depth, position: numberOf(position) };
+}
+
 /** @internal ownEvent is an event that this client tells of. */
 export function ownEvent(turnId: string, body: EventBody): Event {
-  return { ...body, seq: 0, turnId, time: undefined, replayed: false, display: undefined };
+  return { ...body, seq: 0, turnId, time: undefined, replayed: false, display: undefined, lineage: undefined };
 }
 
 /** What messages have besides what they tell. */
-const envelope: ReadonlySet<string> = new Set(["seq", "turnId", "time", "replayed", "display"]);
+const envelope: ReadonlySet<string> = new Set(["seq", "turnId", "time", "replayed", "display", "lineage"]);
 
 function bodyOf(message: RunResponseJson): EventBody | undefined {
   for (const name of Object.keys(message)) {
@@ -295,7 +318,7 @@ function bodyOf(message: RunResponseJson): EventBody | undefined {
   return { type: "unknown", name, data: (message as JsonObject)[name] ?? null };
 }
 
-type Told = Omit<Required<RunResponseJson>, "seq" | "turnId" | "time" | "replayed" | "display">;
+type Told = Omit<Required<RunResponseJson>, "seq" | "turnId" | "time" | "replayed" | "display" | "lineage">;
 
 /** What each kind of message tells. */
 const readers: { [K in keyof Told]: (value: Told[K]) => EventBody | undefined } = {

@@ -10,7 +10,7 @@ export type { AgentDefinition, AgentFilter, AgentRef, Agents, RegisteredAgent } 
 export type { ReconnectPolicy } from "./backoff.js";
 export type { TokenSource } from "./credential.js";
 export { AgentdError, type ErrorCode, type ErrorDetails, type ExceededLimit, type Violation } from "./errors.js";
-export type { AgentKind, AgentOutcome, End, Event, EventBase, EventBody, RemoteSession, ToolCall } from "./events.js";
+export type { AgentKind, AgentOutcome, End, Event, EventBase, EventBody, Lineage, RemoteSession, ToolCall } from "./events.js";
 export type { InteractionFilter, Interactions, Question } from "./interactions.js";
 export type { JsonObject, JsonValue } from "./json.js";
 export {
@@ -63,6 +63,7 @@ export {
   remote,
   sequential,
   type Agent,
+  type AgentTool,
   type AgentOptions,
   type Compaction,
   type Generation,

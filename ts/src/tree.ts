@@ -1,7 +1,7 @@
 // Trees of agents.
 import { countOf, dayMs, timeOf } from "./amounts.js";
 import { AgentdError } from "./errors.js";
-import type { AgentJson, CompactionJson, GenerationSettingsJson, LlmAgentJson, RemoteAgentJson } from "./gen/agentd/v1/types_pb.js";
+import type { AgentJson, AgentToolJson, CompactionJson, GenerationSettingsJson, LlmAgentJson, RemoteAgentJson } from "./gen/agentd/v1/types_pb.js";
 import { enumOf, given } from "./json.js";
 import { schemaText, type Schema } from "./schema.js";
 import type { Open } from "./types.js";
@@ -78,6 +78,24 @@ export interface Compaction {
   instruction?: string | undefined;
 }
 
+/**
+ * AgentTool is an agent that another one calls as a tool: with a request, and what it says last is the result. It runs
+ * within the turn and spends its budget; its events have a lineage.
+ */
+export interface AgentTool {
+  agent: Agent;
+  /** What the caller's model calls it. Default: the agent's name. */
+  toolName?: string | undefined;
+  /** What the caller's model chooses it by. Default: the agent's own. */
+  description?: string | undefined;
+  /** What the branches of its calls are named. Default: toolName. */
+  branch?: string | undefined;
+  /** How deep calls of agents may nest for this one to be called, the outermost being 1. Default: 2. */
+  maxDepth?: number | undefined;
+  /** What a call sees of its caller's conversation: its request alone, or all that its caller had seen. Default: "fresh". */
+  history?: "fresh" | "fork" | undefined;
+}
+
 /** LlmOptions describes an agent with a model. */
 export interface LlmOptions extends AgentOptions {
   /** The model by name, such as `claude-…`, `gpt-…`, `gemini-…` or `provider/model`. */
@@ -99,6 +117,8 @@ export interface LlmOptions extends AgentOptions {
   builtinTools?: readonly string[] | undefined;
   /** Agents to which this one may transfer the conversation. */
   subAgents?: readonly Agent[] | undefined;
+  /** Agents that this one may call as it calls tools. */
+  agentTools?: readonly AgentTool[] | undefined;
   /** State key that receives the agent's final text. */
   outputKey?: string | undefined;
   /** What the agent's output has to be, as JSON, an object: see input of ToolDefinition. The server validates it. */
@@ -119,6 +139,7 @@ export function llm(options: LlmOptions): Agent {
     toolNames: [...(options.tools ?? [])],
     builtinTools: [...(options.builtinTools ?? [])],
     subAgents: [...(options.subAgents ?? [])] as AgentJson[],
+    agentTools: (options.agentTools ?? []).map(agentToolOf),
     outputKey: options.outputKey,
     includeHistory: options.history === "turn" ? "INCLUDE_HISTORY_TURN" : undefined,
     fallbackModels: [...(options.fallbackModels ?? [])],
@@ -132,6 +153,11 @@ export function llm(options: LlmOptions): Agent {
     description: options.description ?? "",
     llm: { ...one, model: options.model, ...(attachments.length === 0 ? {} : { mcpAttachments: attachments }) },
   };
+}
+
+function agentToolOf({ agent, toolName, description, branch, maxDepth, history }: AgentTool): AgentToolJson {
+  const how = given<AgentToolJson>({ toolName, description, branch, maxDepth });
+  return { ...how, ...(history === "fork" ? { history: "HISTORY_FORK" as const } : {}), agent: agent as AgentJson };
 }
 
 function compactionOf({ atShare, contextTokens, model, instruction }: Compaction): CompactionJson {

@@ -40,8 +40,9 @@ export function resolved(agent: AgentJson, offered: ReadonlyMap<string, Tool>, a
     }
     if (llm !== undefined) {
       const toolNames = toolsOf(llm, path.join("/"), { offered, attachments, used });
-      const { mcpAttachments: _, ...rest } = llm;
-      return { ...node, llm: { ...rest, toolNames, subAgents: all(llm.subAgents) } };
+      const { mcpAttachments: _, agentTools, ...rest } = llm;
+      const tools = agentTools?.map((t) => ({ ...t, ...(t.agent && { agent: visit(t.agent, path) }) }));
+      return { ...node, llm: { ...rest, ...(tools && { agentTools: tools }), toolNames, subAgents: all(llm.subAgents) } };
     }
     if (loop !== undefined) {
       const tool = offered.get(loopContinue);

@@ -161,7 +161,11 @@ func rename(a *agentdv1.Agent, taken map[string]bool) {
 func nodesBelow(a *agentdv1.Agent) []*agentdv1.Agent {
 	switch t := a.GetAgentType().(type) {
 	case *agentdv1.Agent_Llm:
-		return t.Llm.GetSubAgents()
+		out := slices.Clone(t.Llm.GetSubAgents())
+		for _, called := range t.Llm.GetAgentTools() {
+			out = append(out, called.GetAgent())
+		}
+		return out
 	case *agentdv1.Agent_Sequential:
 		return t.Sequential.GetAgents()
 	case *agentdv1.Agent_Parallel:

@@ -183,7 +183,7 @@ func (e *told) does(t *testing.T) {
 // all are the agents of a tree.
 func (p *plan) all() []*plan {
 	out := []*plan{p}
-	for _, kid := range p.kids {
+	for _, kid := range slices.Concat(p.kids, p.calls) {
 		out = append(out, kid.all()...)
 	}
 	return out

@@ -35,6 +35,8 @@ type plan struct {
 	rounds int  // of a leaf: answers with tool calls before one without; less in some turns
 	keeps  bool // of a leaf: writes its text into the state
 	words  int  // of a leaf: how many more its answers have
+	// calls are the agents that a leaf calls as tools, all of them together with its first tools of a turn.
+	calls []*plan
 	// falls is that a leaf's own model is never there, so that another one answers.
 	falls bool
 	// window, if set, is the context of a leaf's model in tokens: what outgrows it is
@@ -69,6 +71,7 @@ type act struct {
 	words    int
 	thoughts int
 	tools    []string // called together
+	asks     []string // agents that are called with them
 	to       string   // transfers there
 	exit     bool     // leaves the loop
 }
@@ -88,6 +91,9 @@ func (p *plan) act(seed uint64, s step) act {
 	case at < rounds:
 		for range 1 + rng.IntN(4) {
 			a.tools = append(a.tools, []string{"look", "fetch"}[rng.IntN(2)])
+		}
+		for i := 0; i < len(p.calls) && s.n == 0; i++ {
+			a.asks = append(a.asks, p.calls[i].name)
 		}
 	case len(p.kids) > 0:
 		a.to = p.kids[s.turn/tries%len(p.kids)].name
@@ -136,6 +142,9 @@ func (w *walk) leaf(p *plan) (exit bool) {
 		w.counts[p.name]++
 		w.steps = append(w.steps, s)
 		a := p.act(w.seed, s)
+		for i := range a.asks {
+			w.visit(p.calls[i])
+		}
 		if a.to != "" {
 			i := slices.IndexFunc(p.kids, func(kid *plan) bool { return kid.name == a.to })
 			return w.leaf(p.kids[i])
@@ -189,7 +198,7 @@ func (p *plan) find(name string) *plan {
 	if p.name == name {
 		return p
 	}
-	for _, kid := range p.kids {
+	for _, kid := range slices.Concat(p.kids, p.calls) {
 		if found := kid.find(name); found != nil {
 			return found
 		}
@@ -212,6 +221,9 @@ func (p *plan) agent(session int) *agentdv1.Agent {
 			Instruction: fmt.Sprintf("chaos session=%d turn={turn} agent=%s;", session, p.name),
 			ToolNames:   []string{"look", "fetch"},
 			SubAgents:   kids,
+		}
+		for _, c := range p.calls {
+			llm.AgentTools = append(llm.AgentTools, &agentdv1.AgentTool{Agent: c.agent(session), MaxDepth: 3})
 		}
 		if p.exitAt > 0 {
 			llm.BuiltinTools = []string{"exit_loop"}
@@ -255,7 +267,7 @@ func group(name string, k kind, kids ...*plan) *plan {
 	return &plan{name: name, kind: k, kids: kids, most: 3}
 }
 
-// shapes are the twelve trees that are killed at every record.
+// shapes are the trees that are killed at every record.
 func shapes() []shape {
 	judge := func() *plan { return &plan{name: "judge", exitAt: 2} }
 	keeper := &plan{name: "keeper", rounds: 1, keeps: true}
@@ -267,6 +279,10 @@ func shapes() []shape {
 	long := func(name string, rounds int) *plan { return &plan{name: name, rounds: rounds, words: 90, window: 1200} }
 	both := long("writer", 1)
 	both.falls = true
+	expert := one("expert", 1)
+	expert.calls = []*plan{one("helper", 1)}
+	boss := one("boss", 1)
+	boss.calls = []*plan{expert, group("team", sequence, group("pair", parallel, one("ann", 1), one("bob", 0)), one("clerk", 0))}
 	return []shape{
 		{name: "llm with parallel calls", root: one("solo", 2), turns: 1},
 		{name: "sequential", root: group("root", sequence, keeper, one("second", 1), one("third", 0)), turns: 1},
@@ -282,6 +298,7 @@ func shapes() []shape {
 			group("both", parallel, falling("left", 1), one("right", 0))), turns: 1, raw: true},
 		{name: "compaction", root: long("chat", 2), turns: 4},
 		{name: "files", root: group("root", sequence, one("first", 1), one("second", 1)), turns: 2, files: true},
+		{name: "agents as tools", root: group("root", parallel, boss, one("side", 1)), turns: 2},
 		{name: "all of it", root: group("root", parallel, group("round", looped, both), long("side", 1)),
 			turns: 2, raw: true, files: true, loose: true},
 	}
@@ -302,6 +319,8 @@ func randomShape(rng *rand.Rand) shape {
 type grower struct {
 	rng *rand.Rand
 	n   int
+	// calls is how many calls of agents are around the agent that grows.
+	calls int
 }
 
 func (g *grower) name(of string) string {
@@ -314,6 +333,13 @@ func (g *grower) name(of string) string {
 func (g *grower) grow(depth int, inLoop bool) *plan {
 	if depth == 0 || g.rng.IntN(4) == 0 {
 		p := &plan{name: g.name("a"), rounds: g.rng.IntN(3), keeps: g.rng.IntN(3) == 0}
+		if p.rounds > 0 && g.calls < 2 && g.rng.IntN(4) == 0 {
+			g.calls++ // one within the other at most
+			for range 1 + g.rng.IntN(2) {
+				p.calls = append(p.calls, g.grow(min(depth, 1), false))
+			}
+			g.calls--
+		}
 		if !inLoop && g.rng.IntN(3) == 0 {
 			for range 1 + g.rng.IntN(2) {
 				p.kids = append(p.kids, &plan{name: g.name("t"), rounds: g.rng.IntN(2)})

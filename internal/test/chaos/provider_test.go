@@ -179,6 +179,9 @@ func answerOf(seed uint64, p *plan, s step, number int, prompt int64) answer {
 	for i, tool := range a.tools {
 		call(tool, fmt.Sprintf(`{"key":%q}`, s.toolKey(i)))
 	}
+	for _, name := range a.asks {
+		call(name, fmt.Sprintf(`{"request":"work for %s"}`, s.agent))
+	}
 	if a.to != "" {
 		call("transfer_to_agent", fmt.Sprintf(`{"agent_name":%q}`, a.to))
 	}

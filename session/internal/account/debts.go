@@ -13,9 +13,10 @@ type Debts struct {
 	closed bool
 }
 
-// End gives back what was reserved for a call of the agent at a path: at once, or with owed once its usage is recorded.
-func (d *Debts) End(path []string, release func(), owed bool) {
-	if !owed || !d.keep(strings.Join(path, "/"), release) {
+// End gives back what was reserved for a call of the agent at a path, in the room of a call of an agent: at once, or
+// with owed once its usage is recorded.
+func (d *Debts) End(path []string, room string, release func(), owed bool) {
+	if !owed || !d.keep(debtor(path, room), release) {
 		release()
 	}
 }
@@ -33,9 +34,12 @@ func (d *Debts) keep(agent string, release func()) bool {
 	return true
 }
 
-// Settle gives back what was reserved for the oldest call of the agent at a path whose usage is recorded now.
-func (d *Debts) Settle(path []string) {
-	if release := d.oldest(strings.Join(path, "/")); release != nil {
+// debtor names an agent.
+func debtor(path []string, room string) string { return strings.Join(path, "/") + "|" + room }
+
+// Settle gives back what was reserved for the oldest call of the agent whose usage is recorded now.
+func (d *Debts) Settle(path []string, room string) {
+	if release := d.oldest(debtor(path, room)); release != nil {
 		release()
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/apzuk3/agentd/internal/lineage"
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/internal/account"
 	"github.com/apzuk3/agentd/session/internal/halt"
@@ -237,7 +238,7 @@ func (s *Session) tryLocked(f *flight) error {
 		}
 		s.reportLocked(e)
 		if ev, ok := e.fact.(*record.Event); ok && ev.Usage != nil && e.attempt != nil {
-			e.attempt.debts.Settle(ev.Path)
+			e.attempt.debts.Settle(ev.Path, lineage.Room(ev.Branch))
 		}
 		s.applyLocked(e.rec, e.fact, e.turn)
 		s.reconcileLocked()

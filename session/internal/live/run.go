@@ -8,6 +8,7 @@ import (
 	"maps"
 	"time"
 
+	"github.com/apzuk3/agentd/internal/lineage"
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/internal/keys"
 	"github.com/apzuk3/agentd/session/internal/lock"
@@ -116,7 +117,7 @@ func (r *Run) BeginCall(
 	return func(owed bool) {
 		over()
 		if release != nil {
-			r.a.debts.End(call.Path, release, owed)
+			r.a.debts.End(call.Path, lineage.Room(lineage.BranchOf(call.MessageID)), release, owed)
 		}
 	}, nil
 }

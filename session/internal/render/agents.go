@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/internal/lineage"
 	"github.com/apzuk3/agentd/session/internal/position"
 	"github.com/apzuk3/agentd/session/record"
 )
@@ -21,21 +22,38 @@ var agentOutcomes = map[record.AgentEnd]agentdv1.AgentEnded_Outcome{
 	record.AgentTransferred: agentdv1.AgentEnded_OUTCOME_TRANSFERRED,
 }
 
+// working is an agent that has started and not ended, in the room of a call of an agent; "" is outside of all.
+type working struct {
+	path []string
+	room string
+}
+
+// lineageOf returns where what happens on a branch comes from; nil for the tree itself.
+func lineageOf(branch string) *agentdv1.Lineage {
+	depth := lineage.Depth(branch)
+	if depth == 0 {
+		return nil
+	}
+	return &agentdv1.Lineage{Branch: lineage.Shown(branch), Depth: uint32(depth)}
+}
+
 // agentsChanged renders which agents have started and ended, and keeps those that have not
 // ended.
 func (v *view) agentsChanged(first int, changes ...record.AgentChange) {
 	for i, c := range changes {
 		slot := first + min(i, position.Deltas-1-first)
 		if c.Ended != "" {
-			at := slices.IndexFunc(v.agents, func(path []string) bool { return slices.Equal(path, c.Path) })
+			at := slices.IndexFunc(v.agents, func(w working) bool {
+				return w.room == c.Room && slices.Equal(w.path, c.Path)
+			})
 			if at >= 0 {
 				v.agents = slices.Delete(v.agents, at, at+1)
 			}
-			v.agentEnded(slot, c.Path, agentOutcomes[c.Ended])
+			v.agentEnded(slot, working{c.Path, c.Room}, agentOutcomes[c.Ended])
 			continue
 		}
-		v.agents = append(v.agents, c.Path)
-		v.emit(slot, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_AgentStarted{
+		v.agents = append(v.agents, working{c.Path, c.Room})
+		v.emit(slot, &agentdv1.RunResponse{Lineage: lineageOf(c.Room), Response: &agentdv1.RunResponse_AgentStarted{
 			AgentStarted: &agentdv1.AgentStarted{
 				SessionId: v.sessionID, AgentPath: c.Path, Kind: agentKinds[c.Kind], Model: c.Model,
 			},
@@ -59,8 +77,8 @@ func (v *view) endAgents(f *record.TurnEnded) {
 	v.agents = nil
 }
 
-func (v *view) agentEnded(slot int, path []string, outcome agentdv1.AgentEnded_Outcome) {
-	v.emit(slot, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_AgentEnded{
-		AgentEnded: &agentdv1.AgentEnded{SessionId: v.sessionID, AgentPath: path, Outcome: outcome},
+func (v *view) agentEnded(slot int, a working, outcome agentdv1.AgentEnded_Outcome) {
+	v.emit(slot, &agentdv1.RunResponse{Lineage: lineageOf(a.room), Response: &agentdv1.RunResponse_AgentEnded{
+		AgentEnded: &agentdv1.AgentEnded{SessionId: v.sessionID, AgentPath: a.path, Outcome: outcome},
 	}})
 }

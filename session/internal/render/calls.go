@@ -26,6 +26,7 @@ func (v *view) call(slot int, c record.ToolCall, offered []string) {
 		if v.hidden() {
 			return
 		}
+		v.lineage = lineageOf(c.Branch)
 		v.kept(slot, slot, func() *agentdv1.RunResponse {
 			return &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ToolCallAnnounced{
 				ToolCallAnnounced: &agentdv1.ToolCallAnnounced{
@@ -45,6 +46,7 @@ func (v *view) call(slot int, c record.ToolCall, offered []string) {
 
 // requests renders that a person is asked.
 func (v *view) requests(slot int, in *index.Interaction) {
+	v.lineage = lineageOf(in.Call.Branch)
 	v.emit(slot, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_InteractionRequested{
 		InteractionRequested: &agentdv1.InteractionRequested{Interaction: in.Proto()},
 	}})
@@ -56,6 +58,7 @@ func (v *view) resolved(slot int, in *index.Interaction) {
 	if v.hidden() && !(in.Raised() && v.requested[in.Call.ID]) {
 		return
 	}
+	v.lineage = lineageOf(in.Call.Branch)
 	v.send(slot, v.turnID, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_InteractionResolved{
 		InteractionResolved: &agentdv1.InteractionResolved{Interaction: in.Proto()},
 	}})
@@ -63,7 +66,7 @@ func (v *view) resolved(slot int, in *index.Interaction) {
 
 func (v *view) request(c record.ToolCall) *agentdv1.RunResponse {
 	below := v.trace.Below(v.turnID, c.ID)
-	return &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ToolCall{
+	return &agentdv1.RunResponse{Lineage: lineageOf(c.Branch), Response: &agentdv1.RunResponse_ToolCall{
 		ToolCall: &agentdv1.RunResponse_ToolCallRequest{
 			SessionId: v.sessionID, ToolCallId: c.ID, ToolName: c.Name, ToolInput: string(c.Input), AgentPath: c.Path,
 			Traceparent: below.Parent, Tracestate: below.State, Metadata: v.metadata,
@@ -95,6 +98,9 @@ func (v *view) settled(f *record.ToolResult) {
 	defer delete(v.requested, f.CallID)
 	defer delete(v.reported, f.CallID)
 	i := slices.IndexFunc(v.calls, func(c record.ToolCall) bool { return c.ID == f.CallID })
+	if i >= 0 {
+		v.lineage = lineageOf(v.calls[i].Branch)
+	}
 	if f.Outcome == record.Returned && i >= 0 && (v.requested[f.CallID] || !v.hidden()) {
 		v.kept(position.Calls, position.Calls, func() *agentdv1.RunResponse { return v.result(v.calls[i], f) })
 	}
@@ -140,12 +146,14 @@ func (v *view) unserved(u Unserved) {
 	}
 	v.reported[u.Call.ID] = true
 	v.finishJoin()
-	v.out = append(v.out, &agentdv1.RunResponse{TurnId: v.turnID, Response: &agentdv1.RunResponse_ToolCallUnserved{
+	m := &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ToolCallUnserved{
 		ToolCallUnserved: &agentdv1.ToolCallUnserved{
 			SessionId: v.sessionID, ToolCallId: u.Call.ID, ToolName: u.Call.Name, AgentPath: u.Call.Path,
 			ExpireTime: timestamppb.New(u.Expires),
 		},
-	}})
+	}}
+	m.TurnId, m.Lineage = v.turnID, lineageOf(u.Call.Branch)
+	v.out = append(v.out, m)
 }
 
 // warnings returns the protocol's form of warnings; in is put before their fields.

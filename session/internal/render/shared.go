@@ -82,7 +82,8 @@ func (v *view) kept(slot, key int, render func() *agentdv1.RunResponse) {
 	}).(*Shared)
 	v.at = pos
 	v.out = append(v.out, &agentdv1.RunResponse{
-		Seq: pos, TurnId: v.turnID, Time: s.msg.GetTime(), Replayed: v.replayed, Response: s.msg.GetResponse(),
+		Seq: pos, TurnId: v.turnID, Time: s.msg.GetTime(), Replayed: v.replayed, Lineage: s.msg.GetLineage(),
+		Response: s.msg.GetResponse(),
 	})
 	v.shared = append(v.shared, sharedMessage{len(v.out) - 1, s})
 }

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/internal/lineage"
 	"github.com/apzuk3/agentd/internal/tracecontext"
 	"github.com/apzuk3/agentd/session/index"
 	"github.com/apzuk3/agentd/session/internal/position"
@@ -39,14 +40,15 @@ type view struct {
 	// Of the record that is being rendered.
 	rec      record.Record
 	replayed bool
-	entry    *recent.Entry // nil if the messages of the record are not shared
+	lineage  *agentdv1.Lineage // of its messages; nil for those of the tree itself
+	entry    *recent.Entry     // nil if the messages of the record are not shared
 }
 
 // rendered is what a view keeps of a turn.
 type rendered struct {
 	turnID    string
 	speakers  []*speaker        // agents that spoke
-	agents    [][]string        // those that have started and not ended, in order
+	agents    []working         // those that have started and not ended, in order
 	calls     []record.ToolCall // open calls, in order, and those about which a person is asked
 	requested map[string]bool   // calls that the client has received a request for
 	reported  map[string]bool   // calls that the client knows to be unserved
@@ -113,6 +115,7 @@ func (v *view) delta(d *record.Delta, pos int64, replayed bool, shared *Shared) 
 	m := &agentdv1.RunResponse{
 		Seq: pos, TurnId: v.turnID, Replayed: replayed,
 		Response: &agentdv1.RunResponse_OutputChunk_{OutputChunk: c},
+		Lineage:  lineageOf(lineage.BranchOf(d.MessageID)),
 	}
 	v.out = append(v.out, m)
 	v.joining = &joining{chunk: c, msg: m, first: d.Text, shared: shared}
@@ -160,6 +163,9 @@ func (v *view) send(slot int, turnID string, m *agentdv1.RunResponse) {
 // place says of a message of the current record where it stands, and when it happened.
 func (v *view) place(m *agentdv1.RunResponse, pos int64, turnID string) {
 	m.Seq, m.TurnId, m.Time = pos, turnID, timestamppb.New(v.rec.Time)
+	if m.Lineage == nil {
+		m.Lineage = v.lineage
+	}
 }
 
 // fact renders what a record states and reports whether it is a turn's end. offered are the
@@ -167,7 +173,7 @@ func (v *view) place(m *agentdv1.RunResponse, pos int64, turnID string) {
 func (v *view) fact(rec record.Record, fact any, replayed bool, offered []string) (end bool) {
 	v.finishJoin()
 	rec.Data = nil // fact states it, and the view outlives the record
-	v.rec, v.replayed = rec, replayed
+	v.rec, v.replayed, v.lineage = rec, replayed, nil
 	asking := v.asking.Add(rec, fact, v.calls)
 	if u := record.UsageOf(fact); u != nil {
 		v.usage = v.usage.Add(*u)
@@ -201,10 +207,13 @@ func (v *view) fact(rec record.Record, fact any, replayed bool, offered []string
 		}
 		return true
 	case *record.ModelRetry:
+		v.lineage = lineageOf(lineage.BranchOf(f.MessageID))
 		v.retried(f)
 	case *record.ModelFallback:
+		v.lineage = lineageOf(lineage.BranchOf(f.MessageID))
 		v.fellBack(f)
 	case *record.RawPayload:
+		v.lineage = lineageOf(lineage.BranchOf(f.MessageID))
 		v.raw(f)
 	case *agentdv1.RemoteSession:
 		v.remote(position.Start, f)
@@ -215,6 +224,7 @@ func (v *view) fact(rec record.Record, fact any, replayed bool, offered []string
 			v.injected(f)
 			return false
 		}
+		v.lineage = lineageOf(f.Branch)
 		v.event(f, offered)
 	case *record.ToolCall:
 		v.call(position.Calls, *f, offered)

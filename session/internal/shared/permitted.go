@@ -100,4 +100,7 @@ func walk(agent *agentdv1.Agent, at string, visit func(at string, a *agentdv1.Ag
 			walk(child, fmt.Sprintf("%s.%s[%d]", at, group.field, i), visit)
 		}
 	}
+	for i, t := range agent.GetLlm().GetAgentTools() {
+		walk(t.GetAgent(), fmt.Sprintf("%s.llm.agent_tools[%d].agent", at, i), visit)
+	}
 }

@@ -13,6 +13,7 @@ var scenarios = map[string]harness.Scenario{
 	"TestTree":                    {Run: TestTree, Slow: true},
 	"TestStress":                  {Run: TestStress, Differ: harness.ByTime, Slow: true},
 	"TestModelMisbehaves":         {Run: TestModelMisbehaves, Slow: true},
+	"TestAgentTools":              {Run: TestAgentTools, Differ: harness.ByTime},
 	"TestLastChunksOfAFailedTurn": {Run: TestLastChunksOfAFailedTurn, Slow: true},
 }
 

@@ -96,7 +96,7 @@ func (x ModelCallEnded_Outcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ModelCallEnded_Outcome.Descriptor instead.
 func (ModelCallEnded_Outcome) EnumDescriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{11, 0}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{12, 0}
 }
 
 // Reason is why.
@@ -157,7 +157,7 @@ func (x HistoryCompacted_Reason) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use HistoryCompacted_Reason.Descriptor instead.
 func (HistoryCompacted_Reason) EnumDescriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{16, 0}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{17, 0}
 }
 
 // Outcome is how.
@@ -219,7 +219,7 @@ func (x AgentEnded_Outcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use AgentEnded_Outcome.Descriptor instead.
 func (AgentEnded_Outcome) EnumDescriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{27, 0}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{28, 0}
 }
 
 // Terminal is why the backend has stopped.
@@ -276,7 +276,7 @@ func (x RemoteSession_Terminal) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use RemoteSession_Terminal.Descriptor instead.
 func (RemoteSession_Terminal) EnumDescriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{28, 0}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{29, 0}
 }
 
 // Kind is what an event is about.
@@ -345,7 +345,7 @@ func (x Display_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Display_Kind.Descriptor instead.
 func (Display_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{29, 0}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{30, 0}
 }
 
 // Phase is what has become of it.
@@ -422,7 +422,7 @@ func (x Display_Phase) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Display_Phase.Descriptor instead.
 func (Display_Phase) EnumDescriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{29, 1}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{30, 1}
 }
 
 // Visibility is for whom it is.
@@ -478,7 +478,7 @@ func (x Display_Visibility) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Display_Visibility.Descriptor instead.
 func (Display_Visibility) EnumDescriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{29, 2}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{30, 2}
 }
 
 // RunRequest is one message from the client.
@@ -837,7 +837,10 @@ type RunResponse struct {
 	Replayed bool `protobuf:"varint,13,opt,name=replayed,proto3" json:"replayed,omitempty"`
 	// How a user interface may show it; only where it was asked for, see
 	// WatchTurnRequest.display.
-	Display       *Display `protobuf:"bytes,14,opt,name=display,proto3" json:"display,omitempty"`
+	Display *Display `protobuf:"bytes,14,opt,name=display,proto3" json:"display,omitempty"`
+	// Where it comes from, where that is not the turn's own tree: an agent that another
+	// one calls as a tool.
+	Lineage       *Lineage `protobuf:"bytes,15,opt,name=lineage,proto3" json:"lineage,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1157,6 +1160,13 @@ func (x *RunResponse) GetDisplay() *Display {
 	return nil
 }
 
+func (x *RunResponse) GetLineage() *Lineage {
+	if x != nil {
+		return x.Lineage
+	}
+	return nil
+}
+
 type isRunResponse_Response interface {
 	isRunResponse_Response()
 }
@@ -1350,6 +1360,81 @@ func (*RunResponse_Transferred) isRunResponse_Response() {}
 
 func (*RunResponse_RemoteSession) isRunResponse_Response() {}
 
+// Lineage says which agent that another one has called, or started, an event is of.
+type Lineage struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session that started the event's session; empty where the event is of an agent
+	// that runs within the turn of its caller.
+	ParentSessionId string `protobuf:"bytes,1,opt,name=parent_session_id,json=parentSessionId,proto3" json:"parent_session_id,omitempty"`
+	// The names of the calls that lead to it, from the outermost, with dots between
+	// them; below a parallel agent also the names of that one and of its own.
+	Branch string `protobuf:"bytes,2,opt,name=branch,proto3" json:"branch,omitempty"`
+	// How many calls these are.
+	Depth uint32 `protobuf:"varint,3,opt,name=depth,proto3" json:"depth,omitempty"`
+	// The place of the event in a tree of sessions; 0 where it is of the session alone.
+	Position      int64 `protobuf:"varint,4,opt,name=position,proto3" json:"position,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Lineage) Reset() {
+	*x = Lineage{}
+	mi := &file_agentd_v1_service_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Lineage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Lineage) ProtoMessage() {}
+
+func (x *Lineage) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_service_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Lineage.ProtoReflect.Descriptor instead.
+func (*Lineage) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Lineage) GetParentSessionId() string {
+	if x != nil {
+		return x.ParentSessionId
+	}
+	return ""
+}
+
+func (x *Lineage) GetBranch() string {
+	if x != nil {
+		return x.Branch
+	}
+	return ""
+}
+
+func (x *Lineage) GetDepth() uint32 {
+	if x != nil {
+		return x.Depth
+	}
+	return 0
+}
+
+func (x *Lineage) GetPosition() int64 {
+	if x != nil {
+		return x.Position
+	}
+	return 0
+}
+
 // InteractionResponse resolves an interaction. The first one stands: a second
 // one changes nothing, and the server responds with an ErrorResponse that does not
 // end the turn.
@@ -1367,7 +1452,7 @@ type InteractionResponse struct {
 
 func (x *InteractionResponse) Reset() {
 	*x = InteractionResponse{}
-	mi := &file_agentd_v1_service_proto_msgTypes[3]
+	mi := &file_agentd_v1_service_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1379,7 +1464,7 @@ func (x *InteractionResponse) String() string {
 func (*InteractionResponse) ProtoMessage() {}
 
 func (x *InteractionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[3]
+	mi := &file_agentd_v1_service_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1392,7 +1477,7 @@ func (x *InteractionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InteractionResponse.ProtoReflect.Descriptor instead.
 func (*InteractionResponse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{3}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *InteractionResponse) GetSessionId() string {
@@ -1434,7 +1519,7 @@ type CancelReceipt struct {
 
 func (x *CancelReceipt) Reset() {
 	*x = CancelReceipt{}
-	mi := &file_agentd_v1_service_proto_msgTypes[4]
+	mi := &file_agentd_v1_service_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1446,7 +1531,7 @@ func (x *CancelReceipt) String() string {
 func (*CancelReceipt) ProtoMessage() {}
 
 func (x *CancelReceipt) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[4]
+	mi := &file_agentd_v1_service_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1459,7 +1544,7 @@ func (x *CancelReceipt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelReceipt.ProtoReflect.Descriptor instead.
 func (*CancelReceipt) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{4}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *CancelReceipt) GetAbortedModelCalls() []*AbortedModelCall {
@@ -1507,7 +1592,7 @@ type AbortedModelCall struct {
 
 func (x *AbortedModelCall) Reset() {
 	*x = AbortedModelCall{}
-	mi := &file_agentd_v1_service_proto_msgTypes[5]
+	mi := &file_agentd_v1_service_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1519,7 +1604,7 @@ func (x *AbortedModelCall) String() string {
 func (*AbortedModelCall) ProtoMessage() {}
 
 func (x *AbortedModelCall) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[5]
+	mi := &file_agentd_v1_service_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1532,7 +1617,7 @@ func (x *AbortedModelCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AbortedModelCall.ProtoReflect.Descriptor instead.
 func (*AbortedModelCall) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{5}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *AbortedModelCall) GetAgentPath() []string {
@@ -1576,7 +1661,7 @@ type ToolCallRef struct {
 
 func (x *ToolCallRef) Reset() {
 	*x = ToolCallRef{}
-	mi := &file_agentd_v1_service_proto_msgTypes[6]
+	mi := &file_agentd_v1_service_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1588,7 +1673,7 @@ func (x *ToolCallRef) String() string {
 func (*ToolCallRef) ProtoMessage() {}
 
 func (x *ToolCallRef) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[6]
+	mi := &file_agentd_v1_service_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1601,7 +1686,7 @@ func (x *ToolCallRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolCallRef.ProtoReflect.Descriptor instead.
 func (*ToolCallRef) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{6}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ToolCallRef) GetToolCallId() string {
@@ -1643,7 +1728,7 @@ type TurnQueued struct {
 
 func (x *TurnQueued) Reset() {
 	*x = TurnQueued{}
-	mi := &file_agentd_v1_service_proto_msgTypes[7]
+	mi := &file_agentd_v1_service_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1655,7 +1740,7 @@ func (x *TurnQueued) String() string {
 func (*TurnQueued) ProtoMessage() {}
 
 func (x *TurnQueued) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[7]
+	mi := &file_agentd_v1_service_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1668,7 +1753,7 @@ func (x *TurnQueued) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TurnQueued.ProtoReflect.Descriptor instead.
 func (*TurnQueued) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{7}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *TurnQueued) GetSessionId() string {
@@ -1733,7 +1818,7 @@ type MessageInjected struct {
 
 func (x *MessageInjected) Reset() {
 	*x = MessageInjected{}
-	mi := &file_agentd_v1_service_proto_msgTypes[8]
+	mi := &file_agentd_v1_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1745,7 +1830,7 @@ func (x *MessageInjected) String() string {
 func (*MessageInjected) ProtoMessage() {}
 
 func (x *MessageInjected) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[8]
+	mi := &file_agentd_v1_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1758,7 +1843,7 @@ func (x *MessageInjected) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MessageInjected.ProtoReflect.Descriptor instead.
 func (*MessageInjected) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{8}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *MessageInjected) GetSessionId() string {
@@ -1821,7 +1906,7 @@ type ModelCallRetried struct {
 
 func (x *ModelCallRetried) Reset() {
 	*x = ModelCallRetried{}
-	mi := &file_agentd_v1_service_proto_msgTypes[9]
+	mi := &file_agentd_v1_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1833,7 +1918,7 @@ func (x *ModelCallRetried) String() string {
 func (*ModelCallRetried) ProtoMessage() {}
 
 func (x *ModelCallRetried) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[9]
+	mi := &file_agentd_v1_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1846,7 +1931,7 @@ func (x *ModelCallRetried) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelCallRetried.ProtoReflect.Descriptor instead.
 func (*ModelCallRetried) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{9}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ModelCallRetried) GetSessionId() string {
@@ -1925,7 +2010,7 @@ type ModelCallFellBack struct {
 
 func (x *ModelCallFellBack) Reset() {
 	*x = ModelCallFellBack{}
-	mi := &file_agentd_v1_service_proto_msgTypes[10]
+	mi := &file_agentd_v1_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1937,7 +2022,7 @@ func (x *ModelCallFellBack) String() string {
 func (*ModelCallFellBack) ProtoMessage() {}
 
 func (x *ModelCallFellBack) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[10]
+	mi := &file_agentd_v1_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1950,7 +2035,7 @@ func (x *ModelCallFellBack) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelCallFellBack.ProtoReflect.Descriptor instead.
 func (*ModelCallFellBack) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{10}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ModelCallFellBack) GetSessionId() string {
@@ -2040,7 +2125,7 @@ type ModelCallEnded struct {
 
 func (x *ModelCallEnded) Reset() {
 	*x = ModelCallEnded{}
-	mi := &file_agentd_v1_service_proto_msgTypes[11]
+	mi := &file_agentd_v1_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2052,7 +2137,7 @@ func (x *ModelCallEnded) String() string {
 func (*ModelCallEnded) ProtoMessage() {}
 
 func (x *ModelCallEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[11]
+	mi := &file_agentd_v1_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2065,7 +2150,7 @@ func (x *ModelCallEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelCallEnded.ProtoReflect.Descriptor instead.
 func (*ModelCallEnded) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{11}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ModelCallEnded) GetSessionId() string {
@@ -2173,7 +2258,7 @@ type ProviderToolsUsed struct {
 
 func (x *ProviderToolsUsed) Reset() {
 	*x = ProviderToolsUsed{}
-	mi := &file_agentd_v1_service_proto_msgTypes[12]
+	mi := &file_agentd_v1_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2185,7 +2270,7 @@ func (x *ProviderToolsUsed) String() string {
 func (*ProviderToolsUsed) ProtoMessage() {}
 
 func (x *ProviderToolsUsed) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[12]
+	mi := &file_agentd_v1_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2198,7 +2283,7 @@ func (x *ProviderToolsUsed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProviderToolsUsed.ProtoReflect.Descriptor instead.
 func (*ProviderToolsUsed) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{12}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ProviderToolsUsed) GetSessionId() string {
@@ -2257,7 +2342,7 @@ type ProviderToolUse struct {
 
 func (x *ProviderToolUse) Reset() {
 	*x = ProviderToolUse{}
-	mi := &file_agentd_v1_service_proto_msgTypes[13]
+	mi := &file_agentd_v1_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2269,7 +2354,7 @@ func (x *ProviderToolUse) String() string {
 func (*ProviderToolUse) ProtoMessage() {}
 
 func (x *ProviderToolUse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[13]
+	mi := &file_agentd_v1_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2282,7 +2367,7 @@ func (x *ProviderToolUse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProviderToolUse.ProtoReflect.Descriptor instead.
 func (*ProviderToolUse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{13}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ProviderToolUse) GetId() string {
@@ -2340,7 +2425,7 @@ type Citation struct {
 
 func (x *Citation) Reset() {
 	*x = Citation{}
-	mi := &file_agentd_v1_service_proto_msgTypes[14]
+	mi := &file_agentd_v1_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2352,7 +2437,7 @@ func (x *Citation) String() string {
 func (*Citation) ProtoMessage() {}
 
 func (x *Citation) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[14]
+	mi := &file_agentd_v1_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2365,7 +2450,7 @@ func (x *Citation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Citation.ProtoReflect.Descriptor instead.
 func (*Citation) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{14}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Citation) GetUri() string {
@@ -2436,7 +2521,7 @@ type RawPayloadReceived struct {
 
 func (x *RawPayloadReceived) Reset() {
 	*x = RawPayloadReceived{}
-	mi := &file_agentd_v1_service_proto_msgTypes[15]
+	mi := &file_agentd_v1_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2448,7 +2533,7 @@ func (x *RawPayloadReceived) String() string {
 func (*RawPayloadReceived) ProtoMessage() {}
 
 func (x *RawPayloadReceived) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[15]
+	mi := &file_agentd_v1_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2461,7 +2546,7 @@ func (x *RawPayloadReceived) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RawPayloadReceived.ProtoReflect.Descriptor instead.
 func (*RawPayloadReceived) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{15}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *RawPayloadReceived) GetSessionId() string {
@@ -2552,7 +2637,7 @@ type HistoryCompacted struct {
 
 func (x *HistoryCompacted) Reset() {
 	*x = HistoryCompacted{}
-	mi := &file_agentd_v1_service_proto_msgTypes[16]
+	mi := &file_agentd_v1_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2564,7 +2649,7 @@ func (x *HistoryCompacted) String() string {
 func (*HistoryCompacted) ProtoMessage() {}
 
 func (x *HistoryCompacted) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[16]
+	mi := &file_agentd_v1_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2577,7 +2662,7 @@ func (x *HistoryCompacted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryCompacted.ProtoReflect.Descriptor instead.
 func (*HistoryCompacted) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{16}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *HistoryCompacted) GetSessionId() string {
@@ -2645,7 +2730,7 @@ type ToolCallCanceled struct {
 
 func (x *ToolCallCanceled) Reset() {
 	*x = ToolCallCanceled{}
-	mi := &file_agentd_v1_service_proto_msgTypes[17]
+	mi := &file_agentd_v1_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2657,7 +2742,7 @@ func (x *ToolCallCanceled) String() string {
 func (*ToolCallCanceled) ProtoMessage() {}
 
 func (x *ToolCallCanceled) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[17]
+	mi := &file_agentd_v1_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2670,7 +2755,7 @@ func (x *ToolCallCanceled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolCallCanceled.ProtoReflect.Descriptor instead.
 func (*ToolCallCanceled) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{17}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ToolCallCanceled) GetSessionId() string {
@@ -2715,7 +2800,7 @@ type ToolCallAnnounced struct {
 
 func (x *ToolCallAnnounced) Reset() {
 	*x = ToolCallAnnounced{}
-	mi := &file_agentd_v1_service_proto_msgTypes[18]
+	mi := &file_agentd_v1_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2727,7 +2812,7 @@ func (x *ToolCallAnnounced) String() string {
 func (*ToolCallAnnounced) ProtoMessage() {}
 
 func (x *ToolCallAnnounced) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[18]
+	mi := &file_agentd_v1_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2740,7 +2825,7 @@ func (x *ToolCallAnnounced) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolCallAnnounced.ProtoReflect.Descriptor instead.
 func (*ToolCallAnnounced) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{18}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ToolCallAnnounced) GetSessionId() string {
@@ -2795,7 +2880,7 @@ type MessageRetracted struct {
 
 func (x *MessageRetracted) Reset() {
 	*x = MessageRetracted{}
-	mi := &file_agentd_v1_service_proto_msgTypes[19]
+	mi := &file_agentd_v1_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2807,7 +2892,7 @@ func (x *MessageRetracted) String() string {
 func (*MessageRetracted) ProtoMessage() {}
 
 func (x *MessageRetracted) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[19]
+	mi := &file_agentd_v1_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2820,7 +2905,7 @@ func (x *MessageRetracted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MessageRetracted.ProtoReflect.Descriptor instead.
 func (*MessageRetracted) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{19}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *MessageRetracted) GetSessionId() string {
@@ -2875,7 +2960,7 @@ type ToolCallAnswered struct {
 
 func (x *ToolCallAnswered) Reset() {
 	*x = ToolCallAnswered{}
-	mi := &file_agentd_v1_service_proto_msgTypes[20]
+	mi := &file_agentd_v1_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2887,7 +2972,7 @@ func (x *ToolCallAnswered) String() string {
 func (*ToolCallAnswered) ProtoMessage() {}
 
 func (x *ToolCallAnswered) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[20]
+	mi := &file_agentd_v1_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2900,7 +2985,7 @@ func (x *ToolCallAnswered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolCallAnswered.ProtoReflect.Descriptor instead.
 func (*ToolCallAnswered) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{20}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ToolCallAnswered) GetSessionId() string {
@@ -3006,7 +3091,7 @@ type InteractionRequested struct {
 
 func (x *InteractionRequested) Reset() {
 	*x = InteractionRequested{}
-	mi := &file_agentd_v1_service_proto_msgTypes[21]
+	mi := &file_agentd_v1_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3018,7 +3103,7 @@ func (x *InteractionRequested) String() string {
 func (*InteractionRequested) ProtoMessage() {}
 
 func (x *InteractionRequested) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[21]
+	mi := &file_agentd_v1_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3031,7 +3116,7 @@ func (x *InteractionRequested) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InteractionRequested.ProtoReflect.Descriptor instead.
 func (*InteractionRequested) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{21}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *InteractionRequested) GetInteraction() *Interaction {
@@ -3053,7 +3138,7 @@ type InteractionResolved struct {
 
 func (x *InteractionResolved) Reset() {
 	*x = InteractionResolved{}
-	mi := &file_agentd_v1_service_proto_msgTypes[22]
+	mi := &file_agentd_v1_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3065,7 +3150,7 @@ func (x *InteractionResolved) String() string {
 func (*InteractionResolved) ProtoMessage() {}
 
 func (x *InteractionResolved) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[22]
+	mi := &file_agentd_v1_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3078,7 +3163,7 @@ func (x *InteractionResolved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InteractionResolved.ProtoReflect.Descriptor instead.
 func (*InteractionResolved) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{22}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *InteractionResolved) GetInteraction() *Interaction {
@@ -3111,7 +3196,7 @@ type ToolCallUnserved struct {
 
 func (x *ToolCallUnserved) Reset() {
 	*x = ToolCallUnserved{}
-	mi := &file_agentd_v1_service_proto_msgTypes[23]
+	mi := &file_agentd_v1_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3123,7 +3208,7 @@ func (x *ToolCallUnserved) String() string {
 func (*ToolCallUnserved) ProtoMessage() {}
 
 func (x *ToolCallUnserved) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[23]
+	mi := &file_agentd_v1_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3136,7 +3221,7 @@ func (x *ToolCallUnserved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolCallUnserved.ProtoReflect.Descriptor instead.
 func (*ToolCallUnserved) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{23}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ToolCallUnserved) GetSessionId() string {
@@ -3196,7 +3281,7 @@ type MessageCompleted struct {
 
 func (x *MessageCompleted) Reset() {
 	*x = MessageCompleted{}
-	mi := &file_agentd_v1_service_proto_msgTypes[24]
+	mi := &file_agentd_v1_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3208,7 +3293,7 @@ func (x *MessageCompleted) String() string {
 func (*MessageCompleted) ProtoMessage() {}
 
 func (x *MessageCompleted) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[24]
+	mi := &file_agentd_v1_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3221,7 +3306,7 @@ func (x *MessageCompleted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MessageCompleted.ProtoReflect.Descriptor instead.
 func (*MessageCompleted) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{24}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *MessageCompleted) GetSessionId() string {
@@ -3275,7 +3360,7 @@ type Transferred struct {
 
 func (x *Transferred) Reset() {
 	*x = Transferred{}
-	mi := &file_agentd_v1_service_proto_msgTypes[25]
+	mi := &file_agentd_v1_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3287,7 +3372,7 @@ func (x *Transferred) String() string {
 func (*Transferred) ProtoMessage() {}
 
 func (x *Transferred) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[25]
+	mi := &file_agentd_v1_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3300,7 +3385,7 @@ func (x *Transferred) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Transferred.ProtoReflect.Descriptor instead.
 func (*Transferred) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{25}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Transferred) GetSessionId() string {
@@ -3346,7 +3431,7 @@ type AgentStarted struct {
 
 func (x *AgentStarted) Reset() {
 	*x = AgentStarted{}
-	mi := &file_agentd_v1_service_proto_msgTypes[26]
+	mi := &file_agentd_v1_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3358,7 +3443,7 @@ func (x *AgentStarted) String() string {
 func (*AgentStarted) ProtoMessage() {}
 
 func (x *AgentStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[26]
+	mi := &file_agentd_v1_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3371,7 +3456,7 @@ func (x *AgentStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentStarted.ProtoReflect.Descriptor instead.
 func (*AgentStarted) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{26}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *AgentStarted) GetSessionId() string {
@@ -3419,7 +3504,7 @@ type AgentEnded struct {
 
 func (x *AgentEnded) Reset() {
 	*x = AgentEnded{}
-	mi := &file_agentd_v1_service_proto_msgTypes[27]
+	mi := &file_agentd_v1_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3431,7 +3516,7 @@ func (x *AgentEnded) String() string {
 func (*AgentEnded) ProtoMessage() {}
 
 func (x *AgentEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[27]
+	mi := &file_agentd_v1_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3444,7 +3529,7 @@ func (x *AgentEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentEnded.ProtoReflect.Descriptor instead.
 func (*AgentEnded) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{27}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *AgentEnded) GetSessionId() string {
@@ -3498,7 +3583,7 @@ type RemoteSession struct {
 
 func (x *RemoteSession) Reset() {
 	*x = RemoteSession{}
-	mi := &file_agentd_v1_service_proto_msgTypes[28]
+	mi := &file_agentd_v1_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3510,7 +3595,7 @@ func (x *RemoteSession) String() string {
 func (*RemoteSession) ProtoMessage() {}
 
 func (x *RemoteSession) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[28]
+	mi := &file_agentd_v1_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3523,7 +3608,7 @@ func (x *RemoteSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoteSession.ProtoReflect.Descriptor instead.
 func (*RemoteSession) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{28}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RemoteSession) GetSessionId() string {
@@ -3613,7 +3698,7 @@ type Display struct {
 
 func (x *Display) Reset() {
 	*x = Display{}
-	mi := &file_agentd_v1_service_proto_msgTypes[29]
+	mi := &file_agentd_v1_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3625,7 +3710,7 @@ func (x *Display) String() string {
 func (*Display) ProtoMessage() {}
 
 func (x *Display) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[29]
+	mi := &file_agentd_v1_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3638,7 +3723,7 @@ func (x *Display) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Display.ProtoReflect.Descriptor instead.
 func (*Display) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{29}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Display) GetKind() Display_Kind {
@@ -3788,7 +3873,7 @@ type RunRequest_ExecuteRequest struct {
 
 func (x *RunRequest_ExecuteRequest) Reset() {
 	*x = RunRequest_ExecuteRequest{}
-	mi := &file_agentd_v1_service_proto_msgTypes[30]
+	mi := &file_agentd_v1_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3800,7 +3885,7 @@ func (x *RunRequest_ExecuteRequest) String() string {
 func (*RunRequest_ExecuteRequest) ProtoMessage() {}
 
 func (x *RunRequest_ExecuteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[30]
+	mi := &file_agentd_v1_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4010,7 +4095,7 @@ type RunRequest_HeartbeatRequest struct {
 
 func (x *RunRequest_HeartbeatRequest) Reset() {
 	*x = RunRequest_HeartbeatRequest{}
-	mi := &file_agentd_v1_service_proto_msgTypes[31]
+	mi := &file_agentd_v1_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4022,7 +4107,7 @@ func (x *RunRequest_HeartbeatRequest) String() string {
 func (*RunRequest_HeartbeatRequest) ProtoMessage() {}
 
 func (x *RunRequest_HeartbeatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[31]
+	mi := &file_agentd_v1_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4090,7 +4175,7 @@ type RunRequest_ToolCallResponse struct {
 
 func (x *RunRequest_ToolCallResponse) Reset() {
 	*x = RunRequest_ToolCallResponse{}
-	mi := &file_agentd_v1_service_proto_msgTypes[32]
+	mi := &file_agentd_v1_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4102,7 +4187,7 @@ func (x *RunRequest_ToolCallResponse) String() string {
 func (*RunRequest_ToolCallResponse) ProtoMessage() {}
 
 func (x *RunRequest_ToolCallResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[32]
+	mi := &file_agentd_v1_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4218,7 +4303,7 @@ type RunRequest_EndRequest struct {
 
 func (x *RunRequest_EndRequest) Reset() {
 	*x = RunRequest_EndRequest{}
-	mi := &file_agentd_v1_service_proto_msgTypes[33]
+	mi := &file_agentd_v1_service_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4230,7 +4315,7 @@ func (x *RunRequest_EndRequest) String() string {
 func (*RunRequest_EndRequest) ProtoMessage() {}
 
 func (x *RunRequest_EndRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[33]
+	mi := &file_agentd_v1_service_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4275,7 +4360,7 @@ type RunRequest_CancelRequest struct {
 
 func (x *RunRequest_CancelRequest) Reset() {
 	*x = RunRequest_CancelRequest{}
-	mi := &file_agentd_v1_service_proto_msgTypes[34]
+	mi := &file_agentd_v1_service_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4287,7 +4372,7 @@ func (x *RunRequest_CancelRequest) String() string {
 func (*RunRequest_CancelRequest) ProtoMessage() {}
 
 func (x *RunRequest_CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[34]
+	mi := &file_agentd_v1_service_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4330,7 +4415,7 @@ type RunResponse_ExecuteResponse struct {
 
 func (x *RunResponse_ExecuteResponse) Reset() {
 	*x = RunResponse_ExecuteResponse{}
-	mi := &file_agentd_v1_service_proto_msgTypes[37]
+	mi := &file_agentd_v1_service_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4342,7 +4427,7 @@ func (x *RunResponse_ExecuteResponse) String() string {
 func (*RunResponse_ExecuteResponse) ProtoMessage() {}
 
 func (x *RunResponse_ExecuteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[37]
+	mi := &file_agentd_v1_service_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4383,7 +4468,7 @@ type RunResponse_HeartbeatResponse struct {
 
 func (x *RunResponse_HeartbeatResponse) Reset() {
 	*x = RunResponse_HeartbeatResponse{}
-	mi := &file_agentd_v1_service_proto_msgTypes[38]
+	mi := &file_agentd_v1_service_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4395,7 +4480,7 @@ func (x *RunResponse_HeartbeatResponse) String() string {
 func (*RunResponse_HeartbeatResponse) ProtoMessage() {}
 
 func (x *RunResponse_HeartbeatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[38]
+	mi := &file_agentd_v1_service_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4447,7 +4532,7 @@ type RunResponse_ToolCallRequest struct {
 
 func (x *RunResponse_ToolCallRequest) Reset() {
 	*x = RunResponse_ToolCallRequest{}
-	mi := &file_agentd_v1_service_proto_msgTypes[39]
+	mi := &file_agentd_v1_service_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4459,7 +4544,7 @@ func (x *RunResponse_ToolCallRequest) String() string {
 func (*RunResponse_ToolCallRequest) ProtoMessage() {}
 
 func (x *RunResponse_ToolCallRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[39]
+	mi := &file_agentd_v1_service_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4554,7 +4639,7 @@ type RunResponse_OutputChunk struct {
 
 func (x *RunResponse_OutputChunk) Reset() {
 	*x = RunResponse_OutputChunk{}
-	mi := &file_agentd_v1_service_proto_msgTypes[40]
+	mi := &file_agentd_v1_service_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4566,7 +4651,7 @@ func (x *RunResponse_OutputChunk) String() string {
 func (*RunResponse_OutputChunk) ProtoMessage() {}
 
 func (x *RunResponse_OutputChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[40]
+	mi := &file_agentd_v1_service_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4657,7 +4742,7 @@ type RunResponse_ErrorResponse struct {
 
 func (x *RunResponse_ErrorResponse) Reset() {
 	*x = RunResponse_ErrorResponse{}
-	mi := &file_agentd_v1_service_proto_msgTypes[41]
+	mi := &file_agentd_v1_service_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4669,7 +4754,7 @@ func (x *RunResponse_ErrorResponse) String() string {
 func (*RunResponse_ErrorResponse) ProtoMessage() {}
 
 func (x *RunResponse_ErrorResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[41]
+	mi := &file_agentd_v1_service_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4774,7 +4859,7 @@ type RunResponse_EndResponse struct {
 
 func (x *RunResponse_EndResponse) Reset() {
 	*x = RunResponse_EndResponse{}
-	mi := &file_agentd_v1_service_proto_msgTypes[42]
+	mi := &file_agentd_v1_service_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4786,7 +4871,7 @@ func (x *RunResponse_EndResponse) String() string {
 func (*RunResponse_EndResponse) ProtoMessage() {}
 
 func (x *RunResponse_EndResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[42]
+	mi := &file_agentd_v1_service_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4871,7 +4956,7 @@ type RunResponse_StateUpdate struct {
 
 func (x *RunResponse_StateUpdate) Reset() {
 	*x = RunResponse_StateUpdate{}
-	mi := &file_agentd_v1_service_proto_msgTypes[43]
+	mi := &file_agentd_v1_service_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4883,7 +4968,7 @@ func (x *RunResponse_StateUpdate) String() string {
 func (*RunResponse_StateUpdate) ProtoMessage() {}
 
 func (x *RunResponse_StateUpdate) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[43]
+	mi := &file_agentd_v1_service_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5019,7 +5104,7 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"visibility\x18\a \x01(\x0e2\x1d.agentd.v1.Display.VisibilityB\b\xbaH\x05\x82\x01\x02\x10\x01R\n" +
 	"visibilityB\f\n" +
 	"\n" +
-	"_after_seq\"\xef\x1c\n" +
+	"_after_seq\"\x8e\x1d\n" +
 	"\vRunResponse\x12B\n" +
 	"\aexecute\x18\x01 \x01(\v2&.agentd.v1.RunResponse.ExecuteResponseH\x00R\aexecute\x12H\n" +
 	"\theartbeat\x18\x02 \x01(\v2(.agentd.v1.RunResponse.HeartbeatResponseH\x00R\theartbeat\x12E\n" +
@@ -5055,7 +5140,8 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\aturn_id\x18\v \x01(\tR\x06turnId\x12.\n" +
 	"\x04time\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x1a\n" +
 	"\breplayed\x18\r \x01(\bR\breplayed\x12,\n" +
-	"\adisplay\x18\x0e \x01(\v2\x12.agentd.v1.DisplayR\adisplay\x1a`\n" +
+	"\adisplay\x18\x0e \x01(\v2\x12.agentd.v1.DisplayR\adisplay\x12,\n" +
+	"\alineage\x18\x0f \x01(\v2\x12.agentd.v1.LineageR\alineage\x1a`\n" +
 	"\x0fExecuteResponse\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12.\n" +
@@ -5129,7 +5215,12 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\x10state_delta_json\x18\n" +
 	" \x01(\tR\x0estateDeltaJsonB\n" +
 	"\n" +
-	"\bresponseJ\x04\b\x0f\x10\x10J\x04\b\"\x10#R\alineageR\x04goal\"\xa6\x01\n" +
+	"\bresponseJ\x04\b\"\x10#R\x04goal\"\x7f\n" +
+	"\aLineage\x12*\n" +
+	"\x11parent_session_id\x18\x01 \x01(\tR\x0fparentSessionId\x12\x16\n" +
+	"\x06branch\x18\x02 \x01(\tR\x06branch\x12\x14\n" +
+	"\x05depth\x18\x03 \x01(\rR\x05depth\x12\x1a\n" +
+	"\bposition\x18\x04 \x01(\x03R\bposition\"\xa6\x01\n" +
 	"\x13InteractionResponse\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x121\n" +
@@ -5429,7 +5520,7 @@ func file_agentd_v1_service_proto_rawDescGZIP() []byte {
 }
 
 var file_agentd_v1_service_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_agentd_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
+var file_agentd_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 46)
 var file_agentd_v1_service_proto_goTypes = []any{
 	(ModelCallEnded_Outcome)(0),           // 0: agentd.v1.ModelCallEnded.Outcome
 	(HistoryCompacted_Reason)(0),          // 1: agentd.v1.HistoryCompacted.Reason
@@ -5441,174 +5532,176 @@ var file_agentd_v1_service_proto_goTypes = []any{
 	(*RunRequest)(nil),                    // 7: agentd.v1.RunRequest
 	(*AttachRequest)(nil),                 // 8: agentd.v1.AttachRequest
 	(*RunResponse)(nil),                   // 9: agentd.v1.RunResponse
-	(*InteractionResponse)(nil),           // 10: agentd.v1.InteractionResponse
-	(*CancelReceipt)(nil),                 // 11: agentd.v1.CancelReceipt
-	(*AbortedModelCall)(nil),              // 12: agentd.v1.AbortedModelCall
-	(*ToolCallRef)(nil),                   // 13: agentd.v1.ToolCallRef
-	(*TurnQueued)(nil),                    // 14: agentd.v1.TurnQueued
-	(*MessageInjected)(nil),               // 15: agentd.v1.MessageInjected
-	(*ModelCallRetried)(nil),              // 16: agentd.v1.ModelCallRetried
-	(*ModelCallFellBack)(nil),             // 17: agentd.v1.ModelCallFellBack
-	(*ModelCallEnded)(nil),                // 18: agentd.v1.ModelCallEnded
-	(*ProviderToolsUsed)(nil),             // 19: agentd.v1.ProviderToolsUsed
-	(*ProviderToolUse)(nil),               // 20: agentd.v1.ProviderToolUse
-	(*Citation)(nil),                      // 21: agentd.v1.Citation
-	(*RawPayloadReceived)(nil),            // 22: agentd.v1.RawPayloadReceived
-	(*HistoryCompacted)(nil),              // 23: agentd.v1.HistoryCompacted
-	(*ToolCallCanceled)(nil),              // 24: agentd.v1.ToolCallCanceled
-	(*ToolCallAnnounced)(nil),             // 25: agentd.v1.ToolCallAnnounced
-	(*MessageRetracted)(nil),              // 26: agentd.v1.MessageRetracted
-	(*ToolCallAnswered)(nil),              // 27: agentd.v1.ToolCallAnswered
-	(*InteractionRequested)(nil),          // 28: agentd.v1.InteractionRequested
-	(*InteractionResolved)(nil),           // 29: agentd.v1.InteractionResolved
-	(*ToolCallUnserved)(nil),              // 30: agentd.v1.ToolCallUnserved
-	(*MessageCompleted)(nil),              // 31: agentd.v1.MessageCompleted
-	(*Transferred)(nil),                   // 32: agentd.v1.Transferred
-	(*AgentStarted)(nil),                  // 33: agentd.v1.AgentStarted
-	(*AgentEnded)(nil),                    // 34: agentd.v1.AgentEnded
-	(*RemoteSession)(nil),                 // 35: agentd.v1.RemoteSession
-	(*Display)(nil),                       // 36: agentd.v1.Display
-	(*RunRequest_ExecuteRequest)(nil),     // 37: agentd.v1.RunRequest.ExecuteRequest
-	(*RunRequest_HeartbeatRequest)(nil),   // 38: agentd.v1.RunRequest.HeartbeatRequest
-	(*RunRequest_ToolCallResponse)(nil),   // 39: agentd.v1.RunRequest.ToolCallResponse
-	(*RunRequest_EndRequest)(nil),         // 40: agentd.v1.RunRequest.EndRequest
-	(*RunRequest_CancelRequest)(nil),      // 41: agentd.v1.RunRequest.CancelRequest
-	nil,                                   // 42: agentd.v1.RunRequest.ExecuteRequest.LabelsEntry
-	nil,                                   // 43: agentd.v1.RunRequest.ExecuteRequest.MetadataEntry
-	(*RunResponse_ExecuteResponse)(nil),   // 44: agentd.v1.RunResponse.ExecuteResponse
-	(*RunResponse_HeartbeatResponse)(nil), // 45: agentd.v1.RunResponse.HeartbeatResponse
-	(*RunResponse_ToolCallRequest)(nil),   // 46: agentd.v1.RunResponse.ToolCallRequest
-	(*RunResponse_OutputChunk)(nil),       // 47: agentd.v1.RunResponse.OutputChunk
-	(*RunResponse_ErrorResponse)(nil),     // 48: agentd.v1.RunResponse.ErrorResponse
-	(*RunResponse_EndResponse)(nil),       // 49: agentd.v1.RunResponse.EndResponse
-	(*RunResponse_StateUpdate)(nil),       // 50: agentd.v1.RunResponse.StateUpdate
-	nil,                                   // 51: agentd.v1.RunResponse.ToolCallRequest.MetadataEntry
-	(*RaiseInteractionRequest)(nil),       // 52: agentd.v1.RaiseInteractionRequest
-	(*timestamppb.Timestamp)(nil),         // 53: google.protobuf.Timestamp
-	(*Resolution)(nil),                    // 54: agentd.v1.Resolution
-	(*durationpb.Duration)(nil),           // 55: google.protobuf.Duration
-	(*Part)(nil),                          // 56: agentd.v1.Part
-	(ErrorCode)(0),                        // 57: agentd.v1.ErrorCode
-	(*Usage)(nil),                         // 58: agentd.v1.Usage
-	(StopReason)(0),                       // 59: agentd.v1.StopReason
-	(*Warning)(nil),                       // 60: agentd.v1.Warning
-	(*Interaction)(nil),                   // 61: agentd.v1.Interaction
-	(AgentKind)(0),                        // 62: agentd.v1.AgentKind
-	(*Agent)(nil),                         // 63: agentd.v1.Agent
-	(*Tool)(nil),                          // 64: agentd.v1.Tool
-	(*structpb.Struct)(nil),               // 65: google.protobuf.Struct
-	(OnDisconnect)(0),                     // 66: agentd.v1.OnDisconnect
-	(*Budget)(nil),                        // 67: agentd.v1.Budget
-	(OnBusy)(0),                           // 68: agentd.v1.OnBusy
-	(*SeedMessage)(nil),                   // 69: agentd.v1.SeedMessage
-	(InstructionMode)(0),                  // 70: agentd.v1.InstructionMode
-	(*AgentRef)(nil),                      // 71: agentd.v1.AgentRef
-	(*FieldViolation)(nil),                // 72: agentd.v1.FieldViolation
-	(*ExceededLimit)(nil),                 // 73: agentd.v1.ExceededLimit
-	(*UsageSummary)(nil),                  // 74: agentd.v1.UsageSummary
+	(*Lineage)(nil),                       // 10: agentd.v1.Lineage
+	(*InteractionResponse)(nil),           // 11: agentd.v1.InteractionResponse
+	(*CancelReceipt)(nil),                 // 12: agentd.v1.CancelReceipt
+	(*AbortedModelCall)(nil),              // 13: agentd.v1.AbortedModelCall
+	(*ToolCallRef)(nil),                   // 14: agentd.v1.ToolCallRef
+	(*TurnQueued)(nil),                    // 15: agentd.v1.TurnQueued
+	(*MessageInjected)(nil),               // 16: agentd.v1.MessageInjected
+	(*ModelCallRetried)(nil),              // 17: agentd.v1.ModelCallRetried
+	(*ModelCallFellBack)(nil),             // 18: agentd.v1.ModelCallFellBack
+	(*ModelCallEnded)(nil),                // 19: agentd.v1.ModelCallEnded
+	(*ProviderToolsUsed)(nil),             // 20: agentd.v1.ProviderToolsUsed
+	(*ProviderToolUse)(nil),               // 21: agentd.v1.ProviderToolUse
+	(*Citation)(nil),                      // 22: agentd.v1.Citation
+	(*RawPayloadReceived)(nil),            // 23: agentd.v1.RawPayloadReceived
+	(*HistoryCompacted)(nil),              // 24: agentd.v1.HistoryCompacted
+	(*ToolCallCanceled)(nil),              // 25: agentd.v1.ToolCallCanceled
+	(*ToolCallAnnounced)(nil),             // 26: agentd.v1.ToolCallAnnounced
+	(*MessageRetracted)(nil),              // 27: agentd.v1.MessageRetracted
+	(*ToolCallAnswered)(nil),              // 28: agentd.v1.ToolCallAnswered
+	(*InteractionRequested)(nil),          // 29: agentd.v1.InteractionRequested
+	(*InteractionResolved)(nil),           // 30: agentd.v1.InteractionResolved
+	(*ToolCallUnserved)(nil),              // 31: agentd.v1.ToolCallUnserved
+	(*MessageCompleted)(nil),              // 32: agentd.v1.MessageCompleted
+	(*Transferred)(nil),                   // 33: agentd.v1.Transferred
+	(*AgentStarted)(nil),                  // 34: agentd.v1.AgentStarted
+	(*AgentEnded)(nil),                    // 35: agentd.v1.AgentEnded
+	(*RemoteSession)(nil),                 // 36: agentd.v1.RemoteSession
+	(*Display)(nil),                       // 37: agentd.v1.Display
+	(*RunRequest_ExecuteRequest)(nil),     // 38: agentd.v1.RunRequest.ExecuteRequest
+	(*RunRequest_HeartbeatRequest)(nil),   // 39: agentd.v1.RunRequest.HeartbeatRequest
+	(*RunRequest_ToolCallResponse)(nil),   // 40: agentd.v1.RunRequest.ToolCallResponse
+	(*RunRequest_EndRequest)(nil),         // 41: agentd.v1.RunRequest.EndRequest
+	(*RunRequest_CancelRequest)(nil),      // 42: agentd.v1.RunRequest.CancelRequest
+	nil,                                   // 43: agentd.v1.RunRequest.ExecuteRequest.LabelsEntry
+	nil,                                   // 44: agentd.v1.RunRequest.ExecuteRequest.MetadataEntry
+	(*RunResponse_ExecuteResponse)(nil),   // 45: agentd.v1.RunResponse.ExecuteResponse
+	(*RunResponse_HeartbeatResponse)(nil), // 46: agentd.v1.RunResponse.HeartbeatResponse
+	(*RunResponse_ToolCallRequest)(nil),   // 47: agentd.v1.RunResponse.ToolCallRequest
+	(*RunResponse_OutputChunk)(nil),       // 48: agentd.v1.RunResponse.OutputChunk
+	(*RunResponse_ErrorResponse)(nil),     // 49: agentd.v1.RunResponse.ErrorResponse
+	(*RunResponse_EndResponse)(nil),       // 50: agentd.v1.RunResponse.EndResponse
+	(*RunResponse_StateUpdate)(nil),       // 51: agentd.v1.RunResponse.StateUpdate
+	nil,                                   // 52: agentd.v1.RunResponse.ToolCallRequest.MetadataEntry
+	(*RaiseInteractionRequest)(nil),       // 53: agentd.v1.RaiseInteractionRequest
+	(*timestamppb.Timestamp)(nil),         // 54: google.protobuf.Timestamp
+	(*Resolution)(nil),                    // 55: agentd.v1.Resolution
+	(*durationpb.Duration)(nil),           // 56: google.protobuf.Duration
+	(*Part)(nil),                          // 57: agentd.v1.Part
+	(ErrorCode)(0),                        // 58: agentd.v1.ErrorCode
+	(*Usage)(nil),                         // 59: agentd.v1.Usage
+	(StopReason)(0),                       // 60: agentd.v1.StopReason
+	(*Warning)(nil),                       // 61: agentd.v1.Warning
+	(*Interaction)(nil),                   // 62: agentd.v1.Interaction
+	(AgentKind)(0),                        // 63: agentd.v1.AgentKind
+	(*Agent)(nil),                         // 64: agentd.v1.Agent
+	(*Tool)(nil),                          // 65: agentd.v1.Tool
+	(*structpb.Struct)(nil),               // 66: google.protobuf.Struct
+	(OnDisconnect)(0),                     // 67: agentd.v1.OnDisconnect
+	(*Budget)(nil),                        // 68: agentd.v1.Budget
+	(OnBusy)(0),                           // 69: agentd.v1.OnBusy
+	(*SeedMessage)(nil),                   // 70: agentd.v1.SeedMessage
+	(InstructionMode)(0),                  // 71: agentd.v1.InstructionMode
+	(*AgentRef)(nil),                      // 72: agentd.v1.AgentRef
+	(*FieldViolation)(nil),                // 73: agentd.v1.FieldViolation
+	(*ExceededLimit)(nil),                 // 74: agentd.v1.ExceededLimit
+	(*UsageSummary)(nil),                  // 75: agentd.v1.UsageSummary
 }
 var file_agentd_v1_service_proto_depIdxs = []int32{
-	37, // 0: agentd.v1.RunRequest.execute:type_name -> agentd.v1.RunRequest.ExecuteRequest
-	38, // 1: agentd.v1.RunRequest.heartbeat:type_name -> agentd.v1.RunRequest.HeartbeatRequest
-	39, // 2: agentd.v1.RunRequest.tool_call_response:type_name -> agentd.v1.RunRequest.ToolCallResponse
-	40, // 3: agentd.v1.RunRequest.end:type_name -> agentd.v1.RunRequest.EndRequest
-	41, // 4: agentd.v1.RunRequest.cancel:type_name -> agentd.v1.RunRequest.CancelRequest
-	10, // 5: agentd.v1.RunRequest.interaction_response:type_name -> agentd.v1.InteractionResponse
-	52, // 6: agentd.v1.RunRequest.interaction_request:type_name -> agentd.v1.RaiseInteractionRequest
+	38, // 0: agentd.v1.RunRequest.execute:type_name -> agentd.v1.RunRequest.ExecuteRequest
+	39, // 1: agentd.v1.RunRequest.heartbeat:type_name -> agentd.v1.RunRequest.HeartbeatRequest
+	40, // 2: agentd.v1.RunRequest.tool_call_response:type_name -> agentd.v1.RunRequest.ToolCallResponse
+	41, // 3: agentd.v1.RunRequest.end:type_name -> agentd.v1.RunRequest.EndRequest
+	42, // 4: agentd.v1.RunRequest.cancel:type_name -> agentd.v1.RunRequest.CancelRequest
+	11, // 5: agentd.v1.RunRequest.interaction_response:type_name -> agentd.v1.InteractionResponse
+	53, // 6: agentd.v1.RunRequest.interaction_request:type_name -> agentd.v1.RaiseInteractionRequest
 	8,  // 7: agentd.v1.RunRequest.attach:type_name -> agentd.v1.AttachRequest
 	6,  // 8: agentd.v1.AttachRequest.visibility:type_name -> agentd.v1.Display.Visibility
-	44, // 9: agentd.v1.RunResponse.execute:type_name -> agentd.v1.RunResponse.ExecuteResponse
-	45, // 10: agentd.v1.RunResponse.heartbeat:type_name -> agentd.v1.RunResponse.HeartbeatResponse
-	46, // 11: agentd.v1.RunResponse.tool_call:type_name -> agentd.v1.RunResponse.ToolCallRequest
-	48, // 12: agentd.v1.RunResponse.error:type_name -> agentd.v1.RunResponse.ErrorResponse
-	49, // 13: agentd.v1.RunResponse.end:type_name -> agentd.v1.RunResponse.EndResponse
-	47, // 14: agentd.v1.RunResponse.output_chunk:type_name -> agentd.v1.RunResponse.OutputChunk
-	50, // 15: agentd.v1.RunResponse.state_update:type_name -> agentd.v1.RunResponse.StateUpdate
-	24, // 16: agentd.v1.RunResponse.tool_call_canceled:type_name -> agentd.v1.ToolCallCanceled
-	25, // 17: agentd.v1.RunResponse.tool_call_announced:type_name -> agentd.v1.ToolCallAnnounced
-	26, // 18: agentd.v1.RunResponse.message_retracted:type_name -> agentd.v1.MessageRetracted
-	14, // 19: agentd.v1.RunResponse.turn_queued:type_name -> agentd.v1.TurnQueued
-	15, // 20: agentd.v1.RunResponse.message_injected:type_name -> agentd.v1.MessageInjected
-	16, // 21: agentd.v1.RunResponse.model_call_retried:type_name -> agentd.v1.ModelCallRetried
-	27, // 22: agentd.v1.RunResponse.tool_call_answered:type_name -> agentd.v1.ToolCallAnswered
-	28, // 23: agentd.v1.RunResponse.interaction_requested:type_name -> agentd.v1.InteractionRequested
-	29, // 24: agentd.v1.RunResponse.interaction_resolved:type_name -> agentd.v1.InteractionResolved
-	18, // 25: agentd.v1.RunResponse.model_call_ended:type_name -> agentd.v1.ModelCallEnded
-	17, // 26: agentd.v1.RunResponse.model_call_fell_back:type_name -> agentd.v1.ModelCallFellBack
-	19, // 27: agentd.v1.RunResponse.provider_tools_used:type_name -> agentd.v1.ProviderToolsUsed
-	22, // 28: agentd.v1.RunResponse.raw_payload_received:type_name -> agentd.v1.RawPayloadReceived
-	23, // 29: agentd.v1.RunResponse.history_compacted:type_name -> agentd.v1.HistoryCompacted
-	30, // 30: agentd.v1.RunResponse.tool_call_unserved:type_name -> agentd.v1.ToolCallUnserved
-	31, // 31: agentd.v1.RunResponse.message_completed:type_name -> agentd.v1.MessageCompleted
-	33, // 32: agentd.v1.RunResponse.agent_started:type_name -> agentd.v1.AgentStarted
-	34, // 33: agentd.v1.RunResponse.agent_ended:type_name -> agentd.v1.AgentEnded
-	32, // 34: agentd.v1.RunResponse.transferred:type_name -> agentd.v1.Transferred
-	35, // 35: agentd.v1.RunResponse.remote_session:type_name -> agentd.v1.RemoteSession
-	53, // 36: agentd.v1.RunResponse.time:type_name -> google.protobuf.Timestamp
-	36, // 37: agentd.v1.RunResponse.display:type_name -> agentd.v1.Display
-	54, // 38: agentd.v1.InteractionResponse.resolution:type_name -> agentd.v1.Resolution
-	12, // 39: agentd.v1.CancelReceipt.aborted_model_calls:type_name -> agentd.v1.AbortedModelCall
-	13, // 40: agentd.v1.CancelReceipt.canceled_tool_calls:type_name -> agentd.v1.ToolCallRef
-	13, // 41: agentd.v1.CancelReceipt.answered_tool_calls:type_name -> agentd.v1.ToolCallRef
-	55, // 42: agentd.v1.CancelReceipt.took:type_name -> google.protobuf.Duration
-	55, // 43: agentd.v1.AbortedModelCall.ran:type_name -> google.protobuf.Duration
-	56, // 44: agentd.v1.TurnQueued.user_parts:type_name -> agentd.v1.Part
-	56, // 45: agentd.v1.MessageInjected.user_parts:type_name -> agentd.v1.Part
-	55, // 46: agentd.v1.ModelCallRetried.wait:type_name -> google.protobuf.Duration
-	57, // 47: agentd.v1.ModelCallRetried.code:type_name -> agentd.v1.ErrorCode
-	57, // 48: agentd.v1.ModelCallFellBack.code:type_name -> agentd.v1.ErrorCode
-	58, // 49: agentd.v1.ModelCallEnded.usage:type_name -> agentd.v1.Usage
-	59, // 50: agentd.v1.ModelCallEnded.stop_reason:type_name -> agentd.v1.StopReason
-	55, // 51: agentd.v1.ModelCallEnded.duration:type_name -> google.protobuf.Duration
-	55, // 52: agentd.v1.ModelCallEnded.time_to_first_text:type_name -> google.protobuf.Duration
-	0,  // 53: agentd.v1.ModelCallEnded.outcome:type_name -> agentd.v1.ModelCallEnded.Outcome
-	20, // 54: agentd.v1.ProviderToolsUsed.uses:type_name -> agentd.v1.ProviderToolUse
-	21, // 55: agentd.v1.ProviderToolsUsed.citations:type_name -> agentd.v1.Citation
-	1,  // 56: agentd.v1.HistoryCompacted.reason:type_name -> agentd.v1.HistoryCompacted.Reason
-	56, // 57: agentd.v1.ToolCallAnswered.parts:type_name -> agentd.v1.Part
-	60, // 58: agentd.v1.ToolCallAnswered.warnings:type_name -> agentd.v1.Warning
-	61, // 59: agentd.v1.InteractionRequested.interaction:type_name -> agentd.v1.Interaction
-	61, // 60: agentd.v1.InteractionResolved.interaction:type_name -> agentd.v1.Interaction
-	53, // 61: agentd.v1.ToolCallUnserved.expire_time:type_name -> google.protobuf.Timestamp
-	62, // 62: agentd.v1.AgentStarted.kind:type_name -> agentd.v1.AgentKind
-	2,  // 63: agentd.v1.AgentEnded.outcome:type_name -> agentd.v1.AgentEnded.Outcome
-	3,  // 64: agentd.v1.RemoteSession.terminal:type_name -> agentd.v1.RemoteSession.Terminal
-	4,  // 65: agentd.v1.Display.kind:type_name -> agentd.v1.Display.Kind
-	5,  // 66: agentd.v1.Display.phase:type_name -> agentd.v1.Display.Phase
-	6,  // 67: agentd.v1.Display.visibility:type_name -> agentd.v1.Display.Visibility
-	63, // 68: agentd.v1.RunRequest.ExecuteRequest.agent:type_name -> agentd.v1.Agent
-	64, // 69: agentd.v1.RunRequest.ExecuteRequest.tools:type_name -> agentd.v1.Tool
-	65, // 70: agentd.v1.RunRequest.ExecuteRequest.initial_state:type_name -> google.protobuf.Struct
-	66, // 71: agentd.v1.RunRequest.ExecuteRequest.on_disconnect:type_name -> agentd.v1.OnDisconnect
-	55, // 72: agentd.v1.RunRequest.ExecuteRequest.disconnect_grace:type_name -> google.protobuf.Duration
-	67, // 73: agentd.v1.RunRequest.ExecuteRequest.budget:type_name -> agentd.v1.Budget
-	67, // 74: agentd.v1.RunRequest.ExecuteRequest.session_budget:type_name -> agentd.v1.Budget
-	68, // 75: agentd.v1.RunRequest.ExecuteRequest.on_busy:type_name -> agentd.v1.OnBusy
-	55, // 76: agentd.v1.RunRequest.ExecuteRequest.tool_timeout:type_name -> google.protobuf.Duration
-	56, // 77: agentd.v1.RunRequest.ExecuteRequest.user_parts:type_name -> agentd.v1.Part
-	69, // 78: agentd.v1.RunRequest.ExecuteRequest.seed_messages:type_name -> agentd.v1.SeedMessage
-	70, // 79: agentd.v1.RunRequest.ExecuteRequest.instruction_mode:type_name -> agentd.v1.InstructionMode
-	42, // 80: agentd.v1.RunRequest.ExecuteRequest.labels:type_name -> agentd.v1.RunRequest.ExecuteRequest.LabelsEntry
-	43, // 81: agentd.v1.RunRequest.ExecuteRequest.metadata:type_name -> agentd.v1.RunRequest.ExecuteRequest.MetadataEntry
-	71, // 82: agentd.v1.RunRequest.ExecuteRequest.agent_ref:type_name -> agentd.v1.AgentRef
-	65, // 83: agentd.v1.RunRequest.ToolCallResponse.state_delta:type_name -> google.protobuf.Struct
-	56, // 84: agentd.v1.RunRequest.ToolCallResponse.parts:type_name -> agentd.v1.Part
-	60, // 85: agentd.v1.RunResponse.ExecuteResponse.warnings:type_name -> agentd.v1.Warning
-	51, // 86: agentd.v1.RunResponse.ToolCallRequest.metadata:type_name -> agentd.v1.RunResponse.ToolCallRequest.MetadataEntry
-	57, // 87: agentd.v1.RunResponse.ErrorResponse.code:type_name -> agentd.v1.ErrorCode
-	55, // 88: agentd.v1.RunResponse.ErrorResponse.retry_after:type_name -> google.protobuf.Duration
-	72, // 89: agentd.v1.RunResponse.ErrorResponse.violations:type_name -> agentd.v1.FieldViolation
-	73, // 90: agentd.v1.RunResponse.ErrorResponse.limit:type_name -> agentd.v1.ExceededLimit
-	74, // 91: agentd.v1.RunResponse.EndResponse.usage_summary:type_name -> agentd.v1.UsageSummary
-	11, // 92: agentd.v1.RunResponse.EndResponse.receipt:type_name -> agentd.v1.CancelReceipt
-	65, // 93: agentd.v1.RunResponse.StateUpdate.state_delta:type_name -> google.protobuf.Struct
-	7,  // 94: agentd.v1.Agentd.Run:input_type -> agentd.v1.RunRequest
-	9,  // 95: agentd.v1.Agentd.Run:output_type -> agentd.v1.RunResponse
-	95, // [95:96] is the sub-list for method output_type
-	94, // [94:95] is the sub-list for method input_type
-	94, // [94:94] is the sub-list for extension type_name
-	94, // [94:94] is the sub-list for extension extendee
-	0,  // [0:94] is the sub-list for field type_name
+	45, // 9: agentd.v1.RunResponse.execute:type_name -> agentd.v1.RunResponse.ExecuteResponse
+	46, // 10: agentd.v1.RunResponse.heartbeat:type_name -> agentd.v1.RunResponse.HeartbeatResponse
+	47, // 11: agentd.v1.RunResponse.tool_call:type_name -> agentd.v1.RunResponse.ToolCallRequest
+	49, // 12: agentd.v1.RunResponse.error:type_name -> agentd.v1.RunResponse.ErrorResponse
+	50, // 13: agentd.v1.RunResponse.end:type_name -> agentd.v1.RunResponse.EndResponse
+	48, // 14: agentd.v1.RunResponse.output_chunk:type_name -> agentd.v1.RunResponse.OutputChunk
+	51, // 15: agentd.v1.RunResponse.state_update:type_name -> agentd.v1.RunResponse.StateUpdate
+	25, // 16: agentd.v1.RunResponse.tool_call_canceled:type_name -> agentd.v1.ToolCallCanceled
+	26, // 17: agentd.v1.RunResponse.tool_call_announced:type_name -> agentd.v1.ToolCallAnnounced
+	27, // 18: agentd.v1.RunResponse.message_retracted:type_name -> agentd.v1.MessageRetracted
+	15, // 19: agentd.v1.RunResponse.turn_queued:type_name -> agentd.v1.TurnQueued
+	16, // 20: agentd.v1.RunResponse.message_injected:type_name -> agentd.v1.MessageInjected
+	17, // 21: agentd.v1.RunResponse.model_call_retried:type_name -> agentd.v1.ModelCallRetried
+	28, // 22: agentd.v1.RunResponse.tool_call_answered:type_name -> agentd.v1.ToolCallAnswered
+	29, // 23: agentd.v1.RunResponse.interaction_requested:type_name -> agentd.v1.InteractionRequested
+	30, // 24: agentd.v1.RunResponse.interaction_resolved:type_name -> agentd.v1.InteractionResolved
+	19, // 25: agentd.v1.RunResponse.model_call_ended:type_name -> agentd.v1.ModelCallEnded
+	18, // 26: agentd.v1.RunResponse.model_call_fell_back:type_name -> agentd.v1.ModelCallFellBack
+	20, // 27: agentd.v1.RunResponse.provider_tools_used:type_name -> agentd.v1.ProviderToolsUsed
+	23, // 28: agentd.v1.RunResponse.raw_payload_received:type_name -> agentd.v1.RawPayloadReceived
+	24, // 29: agentd.v1.RunResponse.history_compacted:type_name -> agentd.v1.HistoryCompacted
+	31, // 30: agentd.v1.RunResponse.tool_call_unserved:type_name -> agentd.v1.ToolCallUnserved
+	32, // 31: agentd.v1.RunResponse.message_completed:type_name -> agentd.v1.MessageCompleted
+	34, // 32: agentd.v1.RunResponse.agent_started:type_name -> agentd.v1.AgentStarted
+	35, // 33: agentd.v1.RunResponse.agent_ended:type_name -> agentd.v1.AgentEnded
+	33, // 34: agentd.v1.RunResponse.transferred:type_name -> agentd.v1.Transferred
+	36, // 35: agentd.v1.RunResponse.remote_session:type_name -> agentd.v1.RemoteSession
+	54, // 36: agentd.v1.RunResponse.time:type_name -> google.protobuf.Timestamp
+	37, // 37: agentd.v1.RunResponse.display:type_name -> agentd.v1.Display
+	10, // 38: agentd.v1.RunResponse.lineage:type_name -> agentd.v1.Lineage
+	55, // 39: agentd.v1.InteractionResponse.resolution:type_name -> agentd.v1.Resolution
+	13, // 40: agentd.v1.CancelReceipt.aborted_model_calls:type_name -> agentd.v1.AbortedModelCall
+	14, // 41: agentd.v1.CancelReceipt.canceled_tool_calls:type_name -> agentd.v1.ToolCallRef
+	14, // 42: agentd.v1.CancelReceipt.answered_tool_calls:type_name -> agentd.v1.ToolCallRef
+	56, // 43: agentd.v1.CancelReceipt.took:type_name -> google.protobuf.Duration
+	56, // 44: agentd.v1.AbortedModelCall.ran:type_name -> google.protobuf.Duration
+	57, // 45: agentd.v1.TurnQueued.user_parts:type_name -> agentd.v1.Part
+	57, // 46: agentd.v1.MessageInjected.user_parts:type_name -> agentd.v1.Part
+	56, // 47: agentd.v1.ModelCallRetried.wait:type_name -> google.protobuf.Duration
+	58, // 48: agentd.v1.ModelCallRetried.code:type_name -> agentd.v1.ErrorCode
+	58, // 49: agentd.v1.ModelCallFellBack.code:type_name -> agentd.v1.ErrorCode
+	59, // 50: agentd.v1.ModelCallEnded.usage:type_name -> agentd.v1.Usage
+	60, // 51: agentd.v1.ModelCallEnded.stop_reason:type_name -> agentd.v1.StopReason
+	56, // 52: agentd.v1.ModelCallEnded.duration:type_name -> google.protobuf.Duration
+	56, // 53: agentd.v1.ModelCallEnded.time_to_first_text:type_name -> google.protobuf.Duration
+	0,  // 54: agentd.v1.ModelCallEnded.outcome:type_name -> agentd.v1.ModelCallEnded.Outcome
+	21, // 55: agentd.v1.ProviderToolsUsed.uses:type_name -> agentd.v1.ProviderToolUse
+	22, // 56: agentd.v1.ProviderToolsUsed.citations:type_name -> agentd.v1.Citation
+	1,  // 57: agentd.v1.HistoryCompacted.reason:type_name -> agentd.v1.HistoryCompacted.Reason
+	57, // 58: agentd.v1.ToolCallAnswered.parts:type_name -> agentd.v1.Part
+	61, // 59: agentd.v1.ToolCallAnswered.warnings:type_name -> agentd.v1.Warning
+	62, // 60: agentd.v1.InteractionRequested.interaction:type_name -> agentd.v1.Interaction
+	62, // 61: agentd.v1.InteractionResolved.interaction:type_name -> agentd.v1.Interaction
+	54, // 62: agentd.v1.ToolCallUnserved.expire_time:type_name -> google.protobuf.Timestamp
+	63, // 63: agentd.v1.AgentStarted.kind:type_name -> agentd.v1.AgentKind
+	2,  // 64: agentd.v1.AgentEnded.outcome:type_name -> agentd.v1.AgentEnded.Outcome
+	3,  // 65: agentd.v1.RemoteSession.terminal:type_name -> agentd.v1.RemoteSession.Terminal
+	4,  // 66: agentd.v1.Display.kind:type_name -> agentd.v1.Display.Kind
+	5,  // 67: agentd.v1.Display.phase:type_name -> agentd.v1.Display.Phase
+	6,  // 68: agentd.v1.Display.visibility:type_name -> agentd.v1.Display.Visibility
+	64, // 69: agentd.v1.RunRequest.ExecuteRequest.agent:type_name -> agentd.v1.Agent
+	65, // 70: agentd.v1.RunRequest.ExecuteRequest.tools:type_name -> agentd.v1.Tool
+	66, // 71: agentd.v1.RunRequest.ExecuteRequest.initial_state:type_name -> google.protobuf.Struct
+	67, // 72: agentd.v1.RunRequest.ExecuteRequest.on_disconnect:type_name -> agentd.v1.OnDisconnect
+	56, // 73: agentd.v1.RunRequest.ExecuteRequest.disconnect_grace:type_name -> google.protobuf.Duration
+	68, // 74: agentd.v1.RunRequest.ExecuteRequest.budget:type_name -> agentd.v1.Budget
+	68, // 75: agentd.v1.RunRequest.ExecuteRequest.session_budget:type_name -> agentd.v1.Budget
+	69, // 76: agentd.v1.RunRequest.ExecuteRequest.on_busy:type_name -> agentd.v1.OnBusy
+	56, // 77: agentd.v1.RunRequest.ExecuteRequest.tool_timeout:type_name -> google.protobuf.Duration
+	57, // 78: agentd.v1.RunRequest.ExecuteRequest.user_parts:type_name -> agentd.v1.Part
+	70, // 79: agentd.v1.RunRequest.ExecuteRequest.seed_messages:type_name -> agentd.v1.SeedMessage
+	71, // 80: agentd.v1.RunRequest.ExecuteRequest.instruction_mode:type_name -> agentd.v1.InstructionMode
+	43, // 81: agentd.v1.RunRequest.ExecuteRequest.labels:type_name -> agentd.v1.RunRequest.ExecuteRequest.LabelsEntry
+	44, // 82: agentd.v1.RunRequest.ExecuteRequest.metadata:type_name -> agentd.v1.RunRequest.ExecuteRequest.MetadataEntry
+	72, // 83: agentd.v1.RunRequest.ExecuteRequest.agent_ref:type_name -> agentd.v1.AgentRef
+	66, // 84: agentd.v1.RunRequest.ToolCallResponse.state_delta:type_name -> google.protobuf.Struct
+	57, // 85: agentd.v1.RunRequest.ToolCallResponse.parts:type_name -> agentd.v1.Part
+	61, // 86: agentd.v1.RunResponse.ExecuteResponse.warnings:type_name -> agentd.v1.Warning
+	52, // 87: agentd.v1.RunResponse.ToolCallRequest.metadata:type_name -> agentd.v1.RunResponse.ToolCallRequest.MetadataEntry
+	58, // 88: agentd.v1.RunResponse.ErrorResponse.code:type_name -> agentd.v1.ErrorCode
+	56, // 89: agentd.v1.RunResponse.ErrorResponse.retry_after:type_name -> google.protobuf.Duration
+	73, // 90: agentd.v1.RunResponse.ErrorResponse.violations:type_name -> agentd.v1.FieldViolation
+	74, // 91: agentd.v1.RunResponse.ErrorResponse.limit:type_name -> agentd.v1.ExceededLimit
+	75, // 92: agentd.v1.RunResponse.EndResponse.usage_summary:type_name -> agentd.v1.UsageSummary
+	12, // 93: agentd.v1.RunResponse.EndResponse.receipt:type_name -> agentd.v1.CancelReceipt
+	66, // 94: agentd.v1.RunResponse.StateUpdate.state_delta:type_name -> google.protobuf.Struct
+	7,  // 95: agentd.v1.Agentd.Run:input_type -> agentd.v1.RunRequest
+	9,  // 96: agentd.v1.Agentd.Run:output_type -> agentd.v1.RunResponse
+	96, // [96:97] is the sub-list for method output_type
+	95, // [95:96] is the sub-list for method input_type
+	95, // [95:95] is the sub-list for extension type_name
+	95, // [95:95] is the sub-list for extension extendee
+	0,  // [0:95] is the sub-list for field type_name
 }
 
 func init() { file_agentd_v1_service_proto_init() }
@@ -5658,25 +5751,25 @@ func file_agentd_v1_service_proto_init() {
 		(*RunResponse_Transferred)(nil),
 		(*RunResponse_RemoteSession)(nil),
 	}
-	file_agentd_v1_service_proto_msgTypes[20].OneofWrappers = []any{
+	file_agentd_v1_service_proto_msgTypes[21].OneofWrappers = []any{
 		(*ToolCallAnswered_Output)(nil),
 		(*ToolCallAnswered_Error)(nil),
 	}
-	file_agentd_v1_service_proto_msgTypes[30].OneofWrappers = []any{}
-	file_agentd_v1_service_proto_msgTypes[32].OneofWrappers = []any{
+	file_agentd_v1_service_proto_msgTypes[31].OneofWrappers = []any{}
+	file_agentd_v1_service_proto_msgTypes[33].OneofWrappers = []any{
 		(*RunRequest_ToolCallResponse_Output)(nil),
 		(*RunRequest_ToolCallResponse_Error)(nil),
 	}
-	file_agentd_v1_service_proto_msgTypes[33].OneofWrappers = []any{}
 	file_agentd_v1_service_proto_msgTypes[34].OneofWrappers = []any{}
-	file_agentd_v1_service_proto_msgTypes[42].OneofWrappers = []any{}
+	file_agentd_v1_service_proto_msgTypes[35].OneofWrappers = []any{}
+	file_agentd_v1_service_proto_msgTypes[43].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agentd_v1_service_proto_rawDesc), len(file_agentd_v1_service_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   45,
+			NumMessages:   46,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

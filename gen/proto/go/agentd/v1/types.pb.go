@@ -596,6 +596,59 @@ func (Tool_Effect) EnumDescriptor() ([]byte, []int) {
 	return file_agentd_v1_types_proto_rawDescGZIP(), []int{5, 0}
 }
 
+// History is what a call sees of its caller's conversation.
+type AgentTool_History int32
+
+const (
+	// HISTORY_FRESH.
+	AgentTool_HISTORY_UNSPECIFIED AgentTool_History = 0
+	// The request alone.
+	AgentTool_HISTORY_FRESH AgentTool_History = 1
+	// What its caller had seen when it made the call, then the request.
+	AgentTool_HISTORY_FORK AgentTool_History = 2
+)
+
+// Enum value maps for AgentTool_History.
+var (
+	AgentTool_History_name = map[int32]string{
+		0: "HISTORY_UNSPECIFIED",
+		1: "HISTORY_FRESH",
+		2: "HISTORY_FORK",
+	}
+	AgentTool_History_value = map[string]int32{
+		"HISTORY_UNSPECIFIED": 0,
+		"HISTORY_FRESH":       1,
+		"HISTORY_FORK":        2,
+	}
+)
+
+func (x AgentTool_History) Enum() *AgentTool_History {
+	p := new(AgentTool_History)
+	*p = x
+	return p
+}
+
+func (x AgentTool_History) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (AgentTool_History) Descriptor() protoreflect.EnumDescriptor {
+	return file_agentd_v1_types_proto_enumTypes[8].Descriptor()
+}
+
+func (AgentTool_History) Type() protoreflect.EnumType {
+	return &file_agentd_v1_types_proto_enumTypes[8]
+}
+
+func (x AgentTool_History) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use AgentTool_History.Descriptor instead.
+func (AgentTool_History) EnumDescriptor() ([]byte, []int) {
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{13, 0}
+}
+
 // Mode is what to do.
 type PromptCache_Mode int32
 
@@ -633,11 +686,11 @@ func (x PromptCache_Mode) String() string {
 }
 
 func (PromptCache_Mode) Descriptor() protoreflect.EnumDescriptor {
-	return file_agentd_v1_types_proto_enumTypes[8].Descriptor()
+	return file_agentd_v1_types_proto_enumTypes[9].Descriptor()
 }
 
 func (PromptCache_Mode) Type() protoreflect.EnumType {
-	return &file_agentd_v1_types_proto_enumTypes[8]
+	return &file_agentd_v1_types_proto_enumTypes[9]
 }
 
 func (x PromptCache_Mode) Number() protoreflect.EnumNumber {
@@ -646,7 +699,7 @@ func (x PromptCache_Mode) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use PromptCache_Mode.Descriptor instead.
 func (PromptCache_Mode) EnumDescriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{15, 0}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{16, 0}
 }
 
 // Effort is how much to think, in words.
@@ -694,11 +747,11 @@ func (x Thinking_Effort) String() string {
 }
 
 func (Thinking_Effort) Descriptor() protoreflect.EnumDescriptor {
-	return file_agentd_v1_types_proto_enumTypes[9].Descriptor()
+	return file_agentd_v1_types_proto_enumTypes[10].Descriptor()
 }
 
 func (Thinking_Effort) Type() protoreflect.EnumType {
-	return &file_agentd_v1_types_proto_enumTypes[9]
+	return &file_agentd_v1_types_proto_enumTypes[10]
 }
 
 func (x Thinking_Effort) Number() protoreflect.EnumNumber {
@@ -707,7 +760,7 @@ func (x Thinking_Effort) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Thinking_Effort.Descriptor instead.
 func (Thinking_Effort) EnumDescriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{16, 0}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{17, 0}
 }
 
 // Mode is what the model has to do.
@@ -752,11 +805,11 @@ func (x ToolChoice_Mode) String() string {
 }
 
 func (ToolChoice_Mode) Descriptor() protoreflect.EnumDescriptor {
-	return file_agentd_v1_types_proto_enumTypes[10].Descriptor()
+	return file_agentd_v1_types_proto_enumTypes[11].Descriptor()
 }
 
 func (ToolChoice_Mode) Type() protoreflect.EnumType {
-	return &file_agentd_v1_types_proto_enumTypes[10]
+	return &file_agentd_v1_types_proto_enumTypes[11]
 }
 
 func (x ToolChoice_Mode) Number() protoreflect.EnumNumber {
@@ -765,7 +818,7 @@ func (x ToolChoice_Mode) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ToolChoice_Mode.Descriptor instead.
 func (ToolChoice_Mode) EnumDescriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{17, 0}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{18, 0}
 }
 
 // FieldViolation says which field of a request breaks which rule.
@@ -1746,7 +1799,9 @@ type LlmAgent struct {
 	FallbackModels []string `protobuf:"bytes,13,rep,name=fallback_models,json=fallbackModels,proto3" json:"fallback_models,omitempty"`
 	// When the conversation is summarized for the model. Left out: as the server is
 	// set, by default never.
-	Compaction    *Compaction `protobuf:"bytes,14,opt,name=compaction,proto3" json:"compaction,omitempty"`
+	Compaction *Compaction `protobuf:"bytes,14,opt,name=compaction,proto3" json:"compaction,omitempty"`
+	// Agents that this one may call as it calls tools.
+	AgentTools    []*AgentTool `protobuf:"bytes,15,rep,name=agent_tools,json=agentTools,proto3" json:"agent_tools,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1865,6 +1920,115 @@ func (x *LlmAgent) GetCompaction() *Compaction {
 	return nil
 }
 
+func (x *LlmAgent) GetAgentTools() []*AgentTool {
+	if x != nil {
+		return x.AgentTools
+	}
+	return nil
+}
+
+// AgentTool is an agent, with all below it, that another one calls as a tool:
+// `{request}` in, `{result}` out. It runs within the turn of its caller: its model
+// calls are steps of that turn and spend its budget, its tools are asked of the same
+// clients, and its names are unique in the whole tree. Its result is its last text.
+// Calls in one response run at the same time.
+//
+// Its events have a Lineage with the branch of the call. A call that is too deep has
+// the result `subagent "x" refused: depth limit reached (2)`, which is no error.
+type AgentTool struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The agent. It cannot be one of a backend, or have one below it. A loop above its
+	// caller is none of its own.
+	Agent *Agent `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
+	// What the caller's model calls it; empty is the agent's name. It differs from all
+	// tools of the request and of the agent.
+	ToolName string `protobuf:"bytes,2,opt,name=tool_name,json=toolName,proto3" json:"tool_name,omitempty"`
+	// What the caller's model chooses it by; empty is the agent's own description.
+	Description string `protobuf:"bytes,3,opt,name=description,proto3" json:"description,omitempty"`
+	// What the branches of its calls are named: letters, digits, `_` and `-`; empty is
+	// tool_name.
+	Branch string `protobuf:"bytes,4,opt,name=branch,proto3" json:"branch,omitempty"`
+	// How deep calls of agents may nest for this one to be called, the outermost being
+	// 1, at most 16; 0 is 2.
+	MaxDepth uint32 `protobuf:"varint,5,opt,name=max_depth,json=maxDepth,proto3" json:"max_depth,omitempty"`
+	// What a call sees of its caller's conversation.
+	History       AgentTool_History `protobuf:"varint,6,opt,name=history,proto3,enum=agentd.v1.AgentTool_History" json:"history,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AgentTool) Reset() {
+	*x = AgentTool{}
+	mi := &file_agentd_v1_types_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AgentTool) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AgentTool) ProtoMessage() {}
+
+func (x *AgentTool) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_types_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AgentTool.ProtoReflect.Descriptor instead.
+func (*AgentTool) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *AgentTool) GetAgent() *Agent {
+	if x != nil {
+		return x.Agent
+	}
+	return nil
+}
+
+func (x *AgentTool) GetToolName() string {
+	if x != nil {
+		return x.ToolName
+	}
+	return ""
+}
+
+func (x *AgentTool) GetDescription() string {
+	if x != nil {
+		return x.Description
+	}
+	return ""
+}
+
+func (x *AgentTool) GetBranch() string {
+	if x != nil {
+		return x.Branch
+	}
+	return ""
+}
+
+func (x *AgentTool) GetMaxDepth() uint32 {
+	if x != nil {
+		return x.MaxDepth
+	}
+	return 0
+}
+
+func (x *AgentTool) GetHistory() AgentTool_History {
+	if x != nil {
+		return x.History
+	}
+	return AgentTool_HISTORY_UNSPECIFIED
+}
+
 // Compaction is when and how the beginning of a conversation is summarized for a
 // model. The session keeps all of it; a tool call is never parted from its
 // result. Once a prompt was refused as too long, it is compacted and sent again,
@@ -1888,7 +2052,7 @@ type Compaction struct {
 
 func (x *Compaction) Reset() {
 	*x = Compaction{}
-	mi := &file_agentd_v1_types_proto_msgTypes[13]
+	mi := &file_agentd_v1_types_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1900,7 +2064,7 @@ func (x *Compaction) String() string {
 func (*Compaction) ProtoMessage() {}
 
 func (x *Compaction) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[13]
+	mi := &file_agentd_v1_types_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1913,7 +2077,7 @@ func (x *Compaction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Compaction.ProtoReflect.Descriptor instead.
 func (*Compaction) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{13}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Compaction) GetAtShare() float64 {
@@ -1972,7 +2136,7 @@ type GenerationSettings struct {
 
 func (x *GenerationSettings) Reset() {
 	*x = GenerationSettings{}
-	mi := &file_agentd_v1_types_proto_msgTypes[14]
+	mi := &file_agentd_v1_types_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1984,7 +2148,7 @@ func (x *GenerationSettings) String() string {
 func (*GenerationSettings) ProtoMessage() {}
 
 func (x *GenerationSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[14]
+	mi := &file_agentd_v1_types_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1997,7 +2161,7 @@ func (x *GenerationSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerationSettings.ProtoReflect.Descriptor instead.
 func (*GenerationSettings) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{14}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *GenerationSettings) GetTemperature() float64 {
@@ -2074,7 +2238,7 @@ type PromptCache struct {
 
 func (x *PromptCache) Reset() {
 	*x = PromptCache{}
-	mi := &file_agentd_v1_types_proto_msgTypes[15]
+	mi := &file_agentd_v1_types_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2086,7 +2250,7 @@ func (x *PromptCache) String() string {
 func (*PromptCache) ProtoMessage() {}
 
 func (x *PromptCache) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[15]
+	mi := &file_agentd_v1_types_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2099,7 +2263,7 @@ func (x *PromptCache) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PromptCache.ProtoReflect.Descriptor instead.
 func (*PromptCache) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{15}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *PromptCache) GetMode() PromptCache_Mode {
@@ -2135,7 +2299,7 @@ type Thinking struct {
 
 func (x *Thinking) Reset() {
 	*x = Thinking{}
-	mi := &file_agentd_v1_types_proto_msgTypes[16]
+	mi := &file_agentd_v1_types_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2147,7 +2311,7 @@ func (x *Thinking) String() string {
 func (*Thinking) ProtoMessage() {}
 
 func (x *Thinking) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[16]
+	mi := &file_agentd_v1_types_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2160,7 +2324,7 @@ func (x *Thinking) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Thinking.ProtoReflect.Descriptor instead.
 func (*Thinking) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{16}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Thinking) GetAmount() isThinking_Amount {
@@ -2226,7 +2390,7 @@ type ToolChoice struct {
 
 func (x *ToolChoice) Reset() {
 	*x = ToolChoice{}
-	mi := &file_agentd_v1_types_proto_msgTypes[17]
+	mi := &file_agentd_v1_types_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2238,7 +2402,7 @@ func (x *ToolChoice) String() string {
 func (*ToolChoice) ProtoMessage() {}
 
 func (x *ToolChoice) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[17]
+	mi := &file_agentd_v1_types_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2251,7 +2415,7 @@ func (x *ToolChoice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolChoice.ProtoReflect.Descriptor instead.
 func (*ToolChoice) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{17}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ToolChoice) GetMode() ToolChoice_Mode {
@@ -2279,7 +2443,7 @@ type SequentialAgent struct {
 
 func (x *SequentialAgent) Reset() {
 	*x = SequentialAgent{}
-	mi := &file_agentd_v1_types_proto_msgTypes[18]
+	mi := &file_agentd_v1_types_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2291,7 +2455,7 @@ func (x *SequentialAgent) String() string {
 func (*SequentialAgent) ProtoMessage() {}
 
 func (x *SequentialAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[18]
+	mi := &file_agentd_v1_types_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2304,7 +2468,7 @@ func (x *SequentialAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SequentialAgent.ProtoReflect.Descriptor instead.
 func (*SequentialAgent) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{18}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *SequentialAgent) GetAgents() []*Agent {
@@ -2326,7 +2490,7 @@ type ParallelAgent struct {
 
 func (x *ParallelAgent) Reset() {
 	*x = ParallelAgent{}
-	mi := &file_agentd_v1_types_proto_msgTypes[19]
+	mi := &file_agentd_v1_types_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2338,7 +2502,7 @@ func (x *ParallelAgent) String() string {
 func (*ParallelAgent) ProtoMessage() {}
 
 func (x *ParallelAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[19]
+	mi := &file_agentd_v1_types_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2351,7 +2515,7 @@ func (x *ParallelAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ParallelAgent.ProtoReflect.Descriptor instead.
 func (*ParallelAgent) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{19}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ParallelAgent) GetAgents() []*Agent {
@@ -2378,7 +2542,7 @@ type LoopAgent struct {
 
 func (x *LoopAgent) Reset() {
 	*x = LoopAgent{}
-	mi := &file_agentd_v1_types_proto_msgTypes[20]
+	mi := &file_agentd_v1_types_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2390,7 +2554,7 @@ func (x *LoopAgent) String() string {
 func (*LoopAgent) ProtoMessage() {}
 
 func (x *LoopAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[20]
+	mi := &file_agentd_v1_types_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2403,7 +2567,7 @@ func (x *LoopAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoopAgent.ProtoReflect.Descriptor instead.
 func (*LoopAgent) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{20}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *LoopAgent) GetAgents() []*Agent {
@@ -2456,7 +2620,7 @@ type RemoteAgent struct {
 
 func (x *RemoteAgent) Reset() {
 	*x = RemoteAgent{}
-	mi := &file_agentd_v1_types_proto_msgTypes[21]
+	mi := &file_agentd_v1_types_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2468,7 +2632,7 @@ func (x *RemoteAgent) String() string {
 func (*RemoteAgent) ProtoMessage() {}
 
 func (x *RemoteAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[21]
+	mi := &file_agentd_v1_types_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2481,7 +2645,7 @@ func (x *RemoteAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoteAgent.ProtoReflect.Descriptor instead.
 func (*RemoteAgent) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{21}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *RemoteAgent) GetBackend() string {
@@ -2574,7 +2738,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_agentd_v1_types_proto_msgTypes[22]
+	mi := &file_agentd_v1_types_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2586,7 +2750,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[22]
+	mi := &file_agentd_v1_types_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2599,7 +2763,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{22}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Usage) GetPromptTokens() int64 {
@@ -2690,7 +2854,7 @@ type TokenUsage struct {
 
 func (x *TokenUsage) Reset() {
 	*x = TokenUsage{}
-	mi := &file_agentd_v1_types_proto_msgTypes[23]
+	mi := &file_agentd_v1_types_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2702,7 +2866,7 @@ func (x *TokenUsage) String() string {
 func (*TokenUsage) ProtoMessage() {}
 
 func (x *TokenUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[23]
+	mi := &file_agentd_v1_types_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2715,7 +2879,7 @@ func (x *TokenUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenUsage.ProtoReflect.Descriptor instead.
 func (*TokenUsage) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{23}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *TokenUsage) GetPromptTokens() int32 {
@@ -2779,7 +2943,7 @@ type UsageSummary struct {
 
 func (x *UsageSummary) Reset() {
 	*x = UsageSummary{}
-	mi := &file_agentd_v1_types_proto_msgTypes[24]
+	mi := &file_agentd_v1_types_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2791,7 +2955,7 @@ func (x *UsageSummary) String() string {
 func (*UsageSummary) ProtoMessage() {}
 
 func (x *UsageSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[24]
+	mi := &file_agentd_v1_types_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2804,7 +2968,7 @@ func (x *UsageSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageSummary.ProtoReflect.Descriptor instead.
 func (*UsageSummary) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{24}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *UsageSummary) GetTotalUsage() *TokenUsage {
@@ -2849,7 +3013,7 @@ type AgentRef struct {
 
 func (x *AgentRef) Reset() {
 	*x = AgentRef{}
-	mi := &file_agentd_v1_types_proto_msgTypes[25]
+	mi := &file_agentd_v1_types_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2861,7 +3025,7 @@ func (x *AgentRef) String() string {
 func (*AgentRef) ProtoMessage() {}
 
 func (x *AgentRef) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[25]
+	mi := &file_agentd_v1_types_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2874,7 +3038,7 @@ func (x *AgentRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentRef.ProtoReflect.Descriptor instead.
 func (*AgentRef) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{25}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *AgentRef) GetName() string {
@@ -2963,7 +3127,7 @@ const file_agentd_v1_types_proto_rawDesc = "" +
 	"agent_type\"a\n" +
 	"\rMcpAttachment\x12\"\n" +
 	"\bmcp_name\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\amcpName\x12,\n" +
-	"\x12include_tool_names\x18\x02 \x03(\tR\x10includeToolNames\"\xe0\x04\n" +
+	"\x12include_tool_names\x18\x02 \x03(\tR\x10includeToolNames\"\xa1\x05\n" +
 	"\bLlmAgent\x12\x14\n" +
 	"\x05model\x18\x01 \x01(\tR\x05model\x12\x1d\n" +
 	"\n" +
@@ -2984,8 +3148,21 @@ const file_agentd_v1_types_proto_rawDesc = "" +
 	"\x0ffallback_models\x18\r \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10\b\"\ar\x05\x10\x01(\x80\x02R\x0efallbackModels\x125\n" +
 	"\n" +
 	"compaction\x18\x0e \x01(\v2\x15.agentd.v1.CompactionR\n" +
-	"compactionB\x10\n" +
-	"\x0e_output_schema\"\xbd\x01\n" +
+	"compaction\x12?\n" +
+	"\vagent_tools\x18\x0f \x03(\v2\x14.agentd.v1.AgentToolB\b\xbaH\x05\x92\x01\x02\x10@R\n" +
+	"agentToolsB\x10\n" +
+	"\x0e_output_schema\"\xd6\x02\n" +
+	"\tAgentTool\x12.\n" +
+	"\x05agent\x18\x01 \x01(\v2\x10.agentd.v1.AgentB\x06\xbaH\x03\xc8\x01\x01R\x05agent\x12$\n" +
+	"\ttool_name\x18\x02 \x01(\tB\a\xbaH\x04r\x02(@R\btoolName\x12*\n" +
+	"\vdescription\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80 R\vdescription\x12\x1f\n" +
+	"\x06branch\x18\x04 \x01(\tB\a\xbaH\x04r\x02(@R\x06branch\x12\x1b\n" +
+	"\tmax_depth\x18\x05 \x01(\rR\bmaxDepth\x12@\n" +
+	"\ahistory\x18\x06 \x01(\x0e2\x1c.agentd.v1.AgentTool.HistoryB\b\xbaH\x05\x82\x01\x02\x10\x01R\ahistory\"G\n" +
+	"\aHistory\x12\x17\n" +
+	"\x13HISTORY_UNSPECIFIED\x10\x00\x12\x11\n" +
+	"\rHISTORY_FRESH\x10\x01\x12\x10\n" +
+	"\fHISTORY_FORK\x10\x02\"\xbd\x01\n" +
 	"\n" +
 	"Compaction\x122\n" +
 	"\bat_share\x18\x01 \x01(\x01B\x17\xbaH\x14\x12\x12\x19\x00\x00\x00\x00\x00\x00\xf0?)\x00\x00\x00\x00\x00\x00\x00\x00R\aatShare\x12.\n" +
@@ -3156,8 +3333,8 @@ func file_agentd_v1_types_proto_rawDescGZIP() []byte {
 	return file_agentd_v1_types_proto_rawDescData
 }
 
-var file_agentd_v1_types_proto_enumTypes = make([]protoimpl.EnumInfo, 11)
-var file_agentd_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
+var file_agentd_v1_types_proto_enumTypes = make([]protoimpl.EnumInfo, 12)
+var file_agentd_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_agentd_v1_types_proto_goTypes = []any{
 	(ErrorCode)(0),              // 0: agentd.v1.ErrorCode
 	(OnDisconnect)(0),           // 1: agentd.v1.OnDisconnect
@@ -3167,71 +3344,76 @@ var file_agentd_v1_types_proto_goTypes = []any{
 	(AgentKind)(0),              // 5: agentd.v1.AgentKind
 	(StopReason)(0),             // 6: agentd.v1.StopReason
 	(Tool_Effect)(0),            // 7: agentd.v1.Tool.Effect
-	(PromptCache_Mode)(0),       // 8: agentd.v1.PromptCache.Mode
-	(Thinking_Effort)(0),        // 9: agentd.v1.Thinking.Effort
-	(ToolChoice_Mode)(0),        // 10: agentd.v1.ToolChoice.Mode
-	(*FieldViolation)(nil),      // 11: agentd.v1.FieldViolation
-	(*ExceededLimit)(nil),       // 12: agentd.v1.ExceededLimit
-	(*Warning)(nil),             // 13: agentd.v1.Warning
-	(*SeedMessage)(nil),         // 14: agentd.v1.SeedMessage
-	(*Budget)(nil),              // 15: agentd.v1.Budget
-	(*Tool)(nil),                // 16: agentd.v1.Tool
-	(*Part)(nil),                // 17: agentd.v1.Part
-	(*ToolReference)(nil),       // 18: agentd.v1.ToolReference
-	(*InlineData)(nil),          // 19: agentd.v1.InlineData
-	(*FileUri)(nil),             // 20: agentd.v1.FileUri
-	(*Agent)(nil),               // 21: agentd.v1.Agent
-	(*McpAttachment)(nil),       // 22: agentd.v1.McpAttachment
-	(*LlmAgent)(nil),            // 23: agentd.v1.LlmAgent
-	(*Compaction)(nil),          // 24: agentd.v1.Compaction
-	(*GenerationSettings)(nil),  // 25: agentd.v1.GenerationSettings
-	(*PromptCache)(nil),         // 26: agentd.v1.PromptCache
-	(*Thinking)(nil),            // 27: agentd.v1.Thinking
-	(*ToolChoice)(nil),          // 28: agentd.v1.ToolChoice
-	(*SequentialAgent)(nil),     // 29: agentd.v1.SequentialAgent
-	(*ParallelAgent)(nil),       // 30: agentd.v1.ParallelAgent
-	(*LoopAgent)(nil),           // 31: agentd.v1.LoopAgent
-	(*RemoteAgent)(nil),         // 32: agentd.v1.RemoteAgent
-	(*Usage)(nil),               // 33: agentd.v1.Usage
-	(*TokenUsage)(nil),          // 34: agentd.v1.TokenUsage
-	(*UsageSummary)(nil),        // 35: agentd.v1.UsageSummary
-	(*AgentRef)(nil),            // 36: agentd.v1.AgentRef
-	(*durationpb.Duration)(nil), // 37: google.protobuf.Duration
+	(AgentTool_History)(0),      // 8: agentd.v1.AgentTool.History
+	(PromptCache_Mode)(0),       // 9: agentd.v1.PromptCache.Mode
+	(Thinking_Effort)(0),        // 10: agentd.v1.Thinking.Effort
+	(ToolChoice_Mode)(0),        // 11: agentd.v1.ToolChoice.Mode
+	(*FieldViolation)(nil),      // 12: agentd.v1.FieldViolation
+	(*ExceededLimit)(nil),       // 13: agentd.v1.ExceededLimit
+	(*Warning)(nil),             // 14: agentd.v1.Warning
+	(*SeedMessage)(nil),         // 15: agentd.v1.SeedMessage
+	(*Budget)(nil),              // 16: agentd.v1.Budget
+	(*Tool)(nil),                // 17: agentd.v1.Tool
+	(*Part)(nil),                // 18: agentd.v1.Part
+	(*ToolReference)(nil),       // 19: agentd.v1.ToolReference
+	(*InlineData)(nil),          // 20: agentd.v1.InlineData
+	(*FileUri)(nil),             // 21: agentd.v1.FileUri
+	(*Agent)(nil),               // 22: agentd.v1.Agent
+	(*McpAttachment)(nil),       // 23: agentd.v1.McpAttachment
+	(*LlmAgent)(nil),            // 24: agentd.v1.LlmAgent
+	(*AgentTool)(nil),           // 25: agentd.v1.AgentTool
+	(*Compaction)(nil),          // 26: agentd.v1.Compaction
+	(*GenerationSettings)(nil),  // 27: agentd.v1.GenerationSettings
+	(*PromptCache)(nil),         // 28: agentd.v1.PromptCache
+	(*Thinking)(nil),            // 29: agentd.v1.Thinking
+	(*ToolChoice)(nil),          // 30: agentd.v1.ToolChoice
+	(*SequentialAgent)(nil),     // 31: agentd.v1.SequentialAgent
+	(*ParallelAgent)(nil),       // 32: agentd.v1.ParallelAgent
+	(*LoopAgent)(nil),           // 33: agentd.v1.LoopAgent
+	(*RemoteAgent)(nil),         // 34: agentd.v1.RemoteAgent
+	(*Usage)(nil),               // 35: agentd.v1.Usage
+	(*TokenUsage)(nil),          // 36: agentd.v1.TokenUsage
+	(*UsageSummary)(nil),        // 37: agentd.v1.UsageSummary
+	(*AgentRef)(nil),            // 38: agentd.v1.AgentRef
+	(*durationpb.Duration)(nil), // 39: google.protobuf.Duration
 }
 var file_agentd_v1_types_proto_depIdxs = []int32{
-	37, // 0: agentd.v1.Budget.wall_time:type_name -> google.protobuf.Duration
-	37, // 1: agentd.v1.Tool.timeout:type_name -> google.protobuf.Duration
+	39, // 0: agentd.v1.Budget.wall_time:type_name -> google.protobuf.Duration
+	39, // 1: agentd.v1.Tool.timeout:type_name -> google.protobuf.Duration
 	7,  // 2: agentd.v1.Tool.effect:type_name -> agentd.v1.Tool.Effect
-	19, // 3: agentd.v1.Part.inline:type_name -> agentd.v1.InlineData
-	20, // 4: agentd.v1.Part.file:type_name -> agentd.v1.FileUri
-	18, // 5: agentd.v1.Part.tool:type_name -> agentd.v1.ToolReference
-	23, // 6: agentd.v1.Agent.llm:type_name -> agentd.v1.LlmAgent
-	29, // 7: agentd.v1.Agent.sequential:type_name -> agentd.v1.SequentialAgent
-	30, // 8: agentd.v1.Agent.parallel:type_name -> agentd.v1.ParallelAgent
-	31, // 9: agentd.v1.Agent.loop:type_name -> agentd.v1.LoopAgent
-	32, // 10: agentd.v1.Agent.remote:type_name -> agentd.v1.RemoteAgent
-	21, // 11: agentd.v1.LlmAgent.sub_agents:type_name -> agentd.v1.Agent
-	22, // 12: agentd.v1.LlmAgent.mcp_attachments:type_name -> agentd.v1.McpAttachment
-	25, // 13: agentd.v1.LlmAgent.generation:type_name -> agentd.v1.GenerationSettings
+	20, // 3: agentd.v1.Part.inline:type_name -> agentd.v1.InlineData
+	21, // 4: agentd.v1.Part.file:type_name -> agentd.v1.FileUri
+	19, // 5: agentd.v1.Part.tool:type_name -> agentd.v1.ToolReference
+	24, // 6: agentd.v1.Agent.llm:type_name -> agentd.v1.LlmAgent
+	31, // 7: agentd.v1.Agent.sequential:type_name -> agentd.v1.SequentialAgent
+	32, // 8: agentd.v1.Agent.parallel:type_name -> agentd.v1.ParallelAgent
+	33, // 9: agentd.v1.Agent.loop:type_name -> agentd.v1.LoopAgent
+	34, // 10: agentd.v1.Agent.remote:type_name -> agentd.v1.RemoteAgent
+	22, // 11: agentd.v1.LlmAgent.sub_agents:type_name -> agentd.v1.Agent
+	23, // 12: agentd.v1.LlmAgent.mcp_attachments:type_name -> agentd.v1.McpAttachment
+	27, // 13: agentd.v1.LlmAgent.generation:type_name -> agentd.v1.GenerationSettings
 	4,  // 14: agentd.v1.LlmAgent.include_history:type_name -> agentd.v1.IncludeHistory
-	24, // 15: agentd.v1.LlmAgent.compaction:type_name -> agentd.v1.Compaction
-	27, // 16: agentd.v1.GenerationSettings.thinking:type_name -> agentd.v1.Thinking
-	28, // 17: agentd.v1.GenerationSettings.tool_choice:type_name -> agentd.v1.ToolChoice
-	26, // 18: agentd.v1.GenerationSettings.cache:type_name -> agentd.v1.PromptCache
-	8,  // 19: agentd.v1.PromptCache.mode:type_name -> agentd.v1.PromptCache.Mode
-	37, // 20: agentd.v1.PromptCache.ttl:type_name -> google.protobuf.Duration
-	9,  // 21: agentd.v1.Thinking.effort:type_name -> agentd.v1.Thinking.Effort
-	10, // 22: agentd.v1.ToolChoice.mode:type_name -> agentd.v1.ToolChoice.Mode
-	21, // 23: agentd.v1.SequentialAgent.agents:type_name -> agentd.v1.Agent
-	21, // 24: agentd.v1.ParallelAgent.agents:type_name -> agentd.v1.Agent
-	21, // 25: agentd.v1.LoopAgent.agents:type_name -> agentd.v1.Agent
-	37, // 26: agentd.v1.RemoteAgent.timeout:type_name -> google.protobuf.Duration
-	34, // 27: agentd.v1.UsageSummary.total_usage:type_name -> agentd.v1.TokenUsage
-	28, // [28:28] is the sub-list for method output_type
-	28, // [28:28] is the sub-list for method input_type
-	28, // [28:28] is the sub-list for extension type_name
-	28, // [28:28] is the sub-list for extension extendee
-	0,  // [0:28] is the sub-list for field type_name
+	26, // 15: agentd.v1.LlmAgent.compaction:type_name -> agentd.v1.Compaction
+	25, // 16: agentd.v1.LlmAgent.agent_tools:type_name -> agentd.v1.AgentTool
+	22, // 17: agentd.v1.AgentTool.agent:type_name -> agentd.v1.Agent
+	8,  // 18: agentd.v1.AgentTool.history:type_name -> agentd.v1.AgentTool.History
+	29, // 19: agentd.v1.GenerationSettings.thinking:type_name -> agentd.v1.Thinking
+	30, // 20: agentd.v1.GenerationSettings.tool_choice:type_name -> agentd.v1.ToolChoice
+	28, // 21: agentd.v1.GenerationSettings.cache:type_name -> agentd.v1.PromptCache
+	9,  // 22: agentd.v1.PromptCache.mode:type_name -> agentd.v1.PromptCache.Mode
+	39, // 23: agentd.v1.PromptCache.ttl:type_name -> google.protobuf.Duration
+	10, // 24: agentd.v1.Thinking.effort:type_name -> agentd.v1.Thinking.Effort
+	11, // 25: agentd.v1.ToolChoice.mode:type_name -> agentd.v1.ToolChoice.Mode
+	22, // 26: agentd.v1.SequentialAgent.agents:type_name -> agentd.v1.Agent
+	22, // 27: agentd.v1.ParallelAgent.agents:type_name -> agentd.v1.Agent
+	22, // 28: agentd.v1.LoopAgent.agents:type_name -> agentd.v1.Agent
+	39, // 29: agentd.v1.RemoteAgent.timeout:type_name -> google.protobuf.Duration
+	36, // 30: agentd.v1.UsageSummary.total_usage:type_name -> agentd.v1.TokenUsage
+	31, // [31:31] is the sub-list for method output_type
+	31, // [31:31] is the sub-list for method input_type
+	31, // [31:31] is the sub-list for extension type_name
+	31, // [31:31] is the sub-list for extension extendee
+	0,  // [0:31] is the sub-list for field type_name
 }
 
 func init() { file_agentd_v1_types_proto_init() }
@@ -3254,19 +3436,19 @@ func file_agentd_v1_types_proto_init() {
 		(*Agent_Remote)(nil),
 	}
 	file_agentd_v1_types_proto_msgTypes[12].OneofWrappers = []any{}
-	file_agentd_v1_types_proto_msgTypes[14].OneofWrappers = []any{}
-	file_agentd_v1_types_proto_msgTypes[16].OneofWrappers = []any{
+	file_agentd_v1_types_proto_msgTypes[15].OneofWrappers = []any{}
+	file_agentd_v1_types_proto_msgTypes[17].OneofWrappers = []any{
 		(*Thinking_Effort_)(nil),
 		(*Thinking_BudgetTokens)(nil),
 	}
-	file_agentd_v1_types_proto_msgTypes[22].OneofWrappers = []any{}
+	file_agentd_v1_types_proto_msgTypes[23].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agentd_v1_types_proto_rawDesc), len(file_agentd_v1_types_proto_rawDesc)),
-			NumEnums:      11,
-			NumMessages:   26,
+			NumEnums:      12,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

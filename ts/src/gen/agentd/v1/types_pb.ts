@@ -14,7 +14,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file agentd/v1/types.proto.
  */
 export const file_agentd_v1_types: GenFile = /*@__PURE__*/
-  fileDesc("ChVhZ2VudGQvdjEvdHlwZXMucHJvdG8SCWFnZW50ZC52MSItCg5GaWVsZFZpb2xhdGlvbhINCgVmaWVsZBgBIAEoCRIMCgRydWxlGAIgASgJIj4KDUV4Y2VlZGVkTGltaXQSDAoEbmFtZRgBIAEoCRINCgV2YWx1ZRgCIAEoAxIQCghyZWNlaXZlZBgDIAEoAyI3CgdXYXJuaW5nEgwKBGNvZGUYASABKAkSDQoFZmllbGQYAiABKAkSDwoHbWVzc2FnZRgDIAEoCSIsCgtTZWVkTWVzc2FnZRIMCgRyb2xlGAEgASgJEg8KB2NvbnRlbnQYAiABKAkibQoGQnVkZ2V0EhMKC21vZGVsX2NhbGxzGAEgASgDEg4KBnRva2VucxgCIAEoAxIQCghjb3N0X3VzZBgDIAEoARIsCgl3YWxsX3RpbWUYBCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24i1gIKBFRvb2wSDAoEbmFtZRgBIAEoCRITCgtkZXNjcmlwdGlvbhgCIAEoCRIZCgxpbnB1dF9zY2hlbWEYAyABKAlIAIgBARIqCgd0aW1lb3V0GAogASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhYKDm5lZWRzX2FwcHJvdmFsGAsgASgIEhAKCGRlZmVycmVkGAwgASgIEiYKBmVmZmVjdBgNIAEoDjIWLmFnZW50ZC52MS5Ub29sLkVmZmVjdCKAAQoGRWZmZWN0EhYKEkVGRkVDVF9VTlNQRUNJRklFRBAAEg8KC0VGRkVDVF9SRUFEEAESEAoMRUZGRUNUX1dSSVRFEAISEgoORUZGRUNUX0VYRUNVVEUQAxISCg5FRkZFQ1RfTkVUV09SSxAEEhMKD0VGRkVDVF9JTlRFUk5BTBAFQg8KDV9pbnB1dF9zY2hlbWEipwEKBFBhcnQSDgoEdGV4dBgBIAEoCUgAEicKBmlubGluZRgCIAEoCzIVLmFnZW50ZC52MS5JbmxpbmVEYXRhSAASIgoEZmlsZRgDIAEoCzISLmFnZW50ZC52MS5GaWxlVXJpSAASKAoEdG9vbBgEIAEoCzIYLmFnZW50ZC52MS5Ub29sUmVmZXJlbmNlSABCCQoHY29udGVudEoECAUQBlIHZmlsZV9pZCIiCg1Ub29sUmVmZXJlbmNlEhEKCXRvb2xfbmFtZRgBIAEoCSItCgpJbmxpbmVEYXRhEhEKCW1pbWVfdHlwZRgBIAEoCRIMCgRkYXRhGAIgASgMIikKB0ZpbGVVcmkSEQoJbWltZV90eXBlGAEgASgJEgsKA3VyaRgCIAEoCSKMAgoFQWdlbnQSDAoEbmFtZRgBIAEoCRITCgtkZXNjcmlwdGlvbhgCIAEoCRIiCgNsbG0YAyABKAsyEy5hZ2VudGQudjEuTGxtQWdlbnRIABIwCgpzZXF1ZW50aWFsGAQgASgLMhouYWdlbnRkLnYxLlNlcXVlbnRpYWxBZ2VudEgAEiwKCHBhcmFsbGVsGAUgASgLMhguYWdlbnRkLnYxLlBhcmFsbGVsQWdlbnRIABIkCgRsb29wGAYgASgLMhQuYWdlbnRkLnYxLkxvb3BBZ2VudEgAEigKBnJlbW90ZRgUIAEoCzIWLmFnZW50ZC52MS5SZW1vdGVBZ2VudEgAQgwKCmFnZW50X3R5cGUiPQoNTWNwQXR0YWNobWVudBIQCghtY3BfbmFtZRgBIAEoCRIaChJpbmNsdWRlX3Rvb2xfbmFtZXMYAiADKAkinwMKCExsbUFnZW50Eg0KBW1vZGVsGAEgASgJEhIKCnRvb2xfbmFtZXMYAiADKAkSJAoKc3ViX2FnZW50cxgDIAMoCzIQLmFnZW50ZC52MS5BZ2VudBITCgtpbnN0cnVjdGlvbhgEIAEoCRIVCg1idWlsdGluX3Rvb2xzGAUgAygJEhIKCm91dHB1dF9rZXkYBiABKAkSMQoPbWNwX2F0dGFjaG1lbnRzGAcgAygLMhguYWdlbnRkLnYxLk1jcEF0dGFjaG1lbnQSGgoNb3V0cHV0X3NjaGVtYRgKIAEoCUgAiAEBEjEKCmdlbmVyYXRpb24YCyABKAsyHS5hZ2VudGQudjEuR2VuZXJhdGlvblNldHRpbmdzEjIKD2luY2x1ZGVfaGlzdG9yeRgMIAEoDjIZLmFnZW50ZC52MS5JbmNsdWRlSGlzdG9yeRIXCg9mYWxsYmFja19tb2RlbHMYDSADKAkSKQoKY29tcGFjdGlvbhgOIAEoCzIVLmFnZW50ZC52MS5Db21wYWN0aW9uQhAKDl9vdXRwdXRfc2NoZW1hIloKCkNvbXBhY3Rpb24SEAoIYXRfc2hhcmUYASABKAESFgoOY29udGV4dF90b2tlbnMYAiABKAMSDQoFbW9kZWwYAyABKAkSEwoLaW5zdHJ1Y3Rpb24YBCABKAkipQIKEkdlbmVyYXRpb25TZXR0aW5ncxIYCgt0ZW1wZXJhdHVyZRgBIAEoAUgAiAEBEhIKBXRvcF9wGAIgASgBSAGIAQESGQoRbWF4X291dHB1dF90b2tlbnMYAyABKAUSFgoOc3RvcF9zZXF1ZW5jZXMYBCADKAkSEQoEc2VlZBgFIAEoBUgCiAEBEiUKCHRoaW5raW5nGAYgASgLMhMuYWdlbnRkLnYxLlRoaW5raW5nEioKC3Rvb2xfY2hvaWNlGAcgASgLMhUuYWdlbnRkLnYxLlRvb2xDaG9pY2USJQoFY2FjaGUYCCABKAsyFi5hZ2VudGQudjEuUHJvbXB0Q2FjaGVCDgoMX3RlbXBlcmF0dXJlQggKBl90b3BfcEIHCgVfc2VlZCKZAQoLUHJvbXB0Q2FjaGUSKQoEbW9kZRgBIAEoDjIbLmFnZW50ZC52MS5Qcm9tcHRDYWNoZS5Nb2RlEiYKA3R0bBgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiI3CgRNb2RlEhQKEE1PREVfVU5TUEVDSUZJRUQQABIMCghNT0RFX09GRhABEgsKB01PREVfT04QAiLfAQoIVGhpbmtpbmcSLAoGZWZmb3J0GAEgASgOMhouYWdlbnRkLnYxLlRoaW5raW5nLkVmZm9ydEgAEhcKDWJ1ZGdldF90b2tlbnMYAiABKAVIABIYChBpbmNsdWRlX3Rob3VnaHRzGAMgASgIImgKBkVmZm9ydBIWChJFRkZPUlRfVU5TUEVDSUZJRUQQABISCg5FRkZPUlRfTUlOSU1BTBABEg4KCkVGRk9SVF9MT1cQAhIRCg1FRkZPUlRfTUVESVVNEAMSDwoLRUZGT1JUX0hJR0gQBEIICgZhbW91bnQimQEKClRvb2xDaG9pY2USKAoEbW9kZRgBIAEoDjIaLmFnZW50ZC52MS5Ub29sQ2hvaWNlLk1vZGUSEgoKdG9vbF9uYW1lcxgCIAMoCSJNCgRNb2RlEhQKEE1PREVfVU5TUEVDSUZJRUQQABINCglNT0RFX0FVVE8QARINCglNT0RFX05PTkUQAhIRCg1NT0RFX1JFUVVJUkVEEAMiMwoPU2VxdWVudGlhbEFnZW50EiAKBmFnZW50cxgBIAMoCzIQLmFnZW50ZC52MS5BZ2VudCIxCg1QYXJhbGxlbEFnZW50EiAKBmFnZW50cxgBIAMoCzIQLmFnZW50ZC52MS5BZ2VudCJFCglMb29wQWdlbnQSIAoGYWdlbnRzGAEgAygLMhAuYWdlbnRkLnYxLkFnZW50EhYKDm1heF9pdGVyYXRpb25zGAIgASgNIsABCgtSZW1vdGVBZ2VudBIPCgdiYWNrZW5kGAEgASgJEhMKC2luc3RydWN0aW9uGAIgASgJEg0KBW1vZGVsGAMgASgJEhIKCm91dHB1dF9rZXkYBCABKAkSEgoKdG9vbF9uYW1lcxgFIAMoCRIRCgltYXhfdHVybnMYBiABKA0SKgoHdGltZW91dBgHIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIVCg10ZXJtaW5hbF90b29sGAggASgJIuwBCgVVc2FnZRIVCg1wcm9tcHRfdG9rZW5zGAEgASgDEhkKEWNvbXBsZXRpb25fdG9rZW5zGAIgASgDEhUKDWNhY2hlZF90b2tlbnMYAyABKAMSGgoSY2FjaGVfd3JpdGVfdG9rZW5zGAQgASgDEhcKD3Rob3VnaHRzX3Rva2VucxgFIAEoAxIUCgx0b3RhbF90b2tlbnMYBiABKAMSEwoLbW9kZWxfY2FsbHMYByABKAMSFQoIY29zdF91c2QYCCABKAFIAIgBARIWCg51bnByaWNlZF9jYWxscxgJIAEoA0ILCglfY29zdF91c2QioAEKClRva2VuVXNhZ2USFQoNcHJvbXB0X3Rva2VucxgBIAEoBRIZChFjb21wbGV0aW9uX3Rva2VucxgCIAEoBRIVCg1jYWNoZWRfdG9rZW5zGAMgASgFEhcKD3Rob3VnaHRzX3Rva2VucxgEIAEoBRIUCgx0b3RhbF90b2tlbnMYBSABKAUSGgoSY2FjaGVfd3JpdGVfdG9rZW5zGAogASgFIn0KDFVzYWdlU3VtbWFyeRIqCgt0b3RhbF91c2FnZRgBIAEoCzIVLmFnZW50ZC52MS5Ub2tlblVzYWdlEhEKCWxsbV9jYWxscxgCIAEoBRIWCg5lc3RpbWF0ZWRfY29zdBgDIAEoARIWCg51bnByaWNlZF9jYWxscxgKIAEoBSIpCghBZ2VudFJlZhIMCgRuYW1lGAEgASgJEg8KB3ZlcnNpb24YAiABKAMqqQUKCUVycm9yQ29kZRIaChZFUlJPUl9DT0RFX1VOU1BFQ0lGSUVEEAASFwoTRVJST1JfQ09ERV9JTlRFUk5BTBABEiEKHUVSUk9SX0NPREVfSU5WQUxJRF9BR0VOVF9UUkVFEAISGwoXRVJST1JfQ09ERV9SQVRFX0xJTUlURUQQAxIaChZFUlJPUl9DT0RFX0FVVEhfRkFJTEVEEAQSIAocRVJST1JfQ09ERV9TRVNTSU9OX05PVF9GT1VORBAFEiAKHEVSUk9SX0NPREVfTU9ERUxfVU5BVkFJTEFCTEUQBhIWChJFUlJPUl9DT0RFX1RJTUVPVVQQBxIbChdFUlJPUl9DT0RFX1NFU1NJT05fQlVTWRAIEh4KGkVSUk9SX0NPREVfSU5WQUxJRF9SRVFVRVNUEAkSHwobRVJST1JfQ09ERV9CVURHRVRfRVhIQVVTVEVEEAoSHQoZRVJST1JfQ09ERV9MSU1JVF9FWENFRURFRBALEiAKHEVSUk9SX0NPREVfUEVSTUlTU0lPTl9ERU5JRUQQDBIdChlFUlJPUl9DT0RFX0hJU1RPUllfUFVSR0VEEA0SHgoaRVJST1JfQ09ERV9DT05URU5UX0JMT0NLRUQQDhIfChtFUlJPUl9DT0RFX0NPTlRFWFRfVE9PX0xPTkcQDxIaChZFUlJPUl9DT0RFX1VOQVZBSUxBQkxFEBASFwoTRVJST1JfQ09ERV9DT05GTElDVBAREiIKHkVSUk9SX0NPREVfRkFJTEVEX1BSRUNPTkRJVElPThASEh0KGUVSUk9SX0NPREVfT1VUUFVUX0lOVkFMSUQQExIYChRFUlJPUl9DT0RFX05PVF9GT1VORBAUEh4KGkVSUk9SX0NPREVfVU5BVVRIRU5USUNBVEVEEBUqYwoMT25EaXNjb25uZWN0Eh0KGU9OX0RJU0NPTk5FQ1RfVU5TUEVDSUZJRUQQABIaChZPTl9ESVNDT05ORUNUX0NPTlRJTlVFEAESGAoUT05fRElTQ09OTkVDVF9DQU5DRUwQAiqHAQoGT25CdXN5EhcKE09OX0JVU1lfVU5TUEVDSUZJRUQQABISCg5PTl9CVVNZX1JFSkVDVBABEhMKD09OX0JVU1lfRU5RVUVVRRACEhUKEU9OX0JVU1lfSU5URVJSVVBUEAMSEgoOT05fQlVTWV9JTkpFQ1QQBBIQCgxPTl9CVVNZX1dBSVQQBSqMAQoPSW5zdHJ1Y3Rpb25Nb2RlEiAKHElOU1RSVUNUSU9OX01PREVfVU5TUEVDSUZJRUQQABIbChdJTlNUUlVDVElPTl9NT0RFX0FQUEVORBABEhwKGElOU1RSVUNUSU9OX01PREVfUFJFUEVORBACEhwKGElOU1RSVUNUSU9OX01PREVfUkVQTEFDRRADKmQKDkluY2x1ZGVIaXN0b3J5Eh8KG0lOQ0xVREVfSElTVE9SWV9VTlNQRUNJRklFRBAAEhcKE0lOQ0xVREVfSElTVE9SWV9BTEwQARIYChRJTkNMVURFX0hJU1RPUllfVFVSThACKpsBCglBZ2VudEtpbmQSGgoWQUdFTlRfS0lORF9VTlNQRUNJRklFRBAAEhIKDkFHRU5UX0tJTkRfTExNEAESGQoVQUdFTlRfS0lORF9TRVFVRU5USUFMEAISFwoTQUdFTlRfS0lORF9QQVJBTExFTBADEhMKD0FHRU5UX0tJTkRfTE9PUBAEEhUKEUFHRU5UX0tJTkRfUkVNT1RFEAUqkwEKClN0b3BSZWFzb24SGwoXU1RPUF9SRUFTT05fVU5TUEVDSUZJRUQQABIUChBTVE9QX1JFQVNPTl9TVE9QEAESGgoWU1RPUF9SRUFTT05fTUFYX1RPS0VOUxACEh8KG1NUT1BfUkVBU09OX0NPTlRFTlRfQkxPQ0tFRBADEhUKEVNUT1BfUkVBU09OX09USEVSEARCOlo4Z2l0aHViLmNvbS9hcHp1azMvYWdlbnRkL2dlbi9wcm90by9nby9hZ2VudGQvdjE7YWdlbnRkdjFiBnByb3RvMw", [file_google_protobuf_duration]);
+  fileDesc("ChVhZ2VudGQvdjEvdHlwZXMucHJvdG8SCWFnZW50ZC52MSItCg5GaWVsZFZpb2xhdGlvbhINCgVmaWVsZBgBIAEoCRIMCgRydWxlGAIgASgJIj4KDUV4Y2VlZGVkTGltaXQSDAoEbmFtZRgBIAEoCRINCgV2YWx1ZRgCIAEoAxIQCghyZWNlaXZlZBgDIAEoAyI3CgdXYXJuaW5nEgwKBGNvZGUYASABKAkSDQoFZmllbGQYAiABKAkSDwoHbWVzc2FnZRgDIAEoCSIsCgtTZWVkTWVzc2FnZRIMCgRyb2xlGAEgASgJEg8KB2NvbnRlbnQYAiABKAkibQoGQnVkZ2V0EhMKC21vZGVsX2NhbGxzGAEgASgDEg4KBnRva2VucxgCIAEoAxIQCghjb3N0X3VzZBgDIAEoARIsCgl3YWxsX3RpbWUYBCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24i1gIKBFRvb2wSDAoEbmFtZRgBIAEoCRITCgtkZXNjcmlwdGlvbhgCIAEoCRIZCgxpbnB1dF9zY2hlbWEYAyABKAlIAIgBARIqCgd0aW1lb3V0GAogASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhYKDm5lZWRzX2FwcHJvdmFsGAsgASgIEhAKCGRlZmVycmVkGAwgASgIEiYKBmVmZmVjdBgNIAEoDjIWLmFnZW50ZC52MS5Ub29sLkVmZmVjdCKAAQoGRWZmZWN0EhYKEkVGRkVDVF9VTlNQRUNJRklFRBAAEg8KC0VGRkVDVF9SRUFEEAESEAoMRUZGRUNUX1dSSVRFEAISEgoORUZGRUNUX0VYRUNVVEUQAxISCg5FRkZFQ1RfTkVUV09SSxAEEhMKD0VGRkVDVF9JTlRFUk5BTBAFQg8KDV9pbnB1dF9zY2hlbWEipwEKBFBhcnQSDgoEdGV4dBgBIAEoCUgAEicKBmlubGluZRgCIAEoCzIVLmFnZW50ZC52MS5JbmxpbmVEYXRhSAASIgoEZmlsZRgDIAEoCzISLmFnZW50ZC52MS5GaWxlVXJpSAASKAoEdG9vbBgEIAEoCzIYLmFnZW50ZC52MS5Ub29sUmVmZXJlbmNlSABCCQoHY29udGVudEoECAUQBlIHZmlsZV9pZCIiCg1Ub29sUmVmZXJlbmNlEhEKCXRvb2xfbmFtZRgBIAEoCSItCgpJbmxpbmVEYXRhEhEKCW1pbWVfdHlwZRgBIAEoCRIMCgRkYXRhGAIgASgMIikKB0ZpbGVVcmkSEQoJbWltZV90eXBlGAEgASgJEgsKA3VyaRgCIAEoCSKMAgoFQWdlbnQSDAoEbmFtZRgBIAEoCRITCgtkZXNjcmlwdGlvbhgCIAEoCRIiCgNsbG0YAyABKAsyEy5hZ2VudGQudjEuTGxtQWdlbnRIABIwCgpzZXF1ZW50aWFsGAQgASgLMhouYWdlbnRkLnYxLlNlcXVlbnRpYWxBZ2VudEgAEiwKCHBhcmFsbGVsGAUgASgLMhguYWdlbnRkLnYxLlBhcmFsbGVsQWdlbnRIABIkCgRsb29wGAYgASgLMhQuYWdlbnRkLnYxLkxvb3BBZ2VudEgAEigKBnJlbW90ZRgUIAEoCzIWLmFnZW50ZC52MS5SZW1vdGVBZ2VudEgAQgwKCmFnZW50X3R5cGUiPQoNTWNwQXR0YWNobWVudBIQCghtY3BfbmFtZRgBIAEoCRIaChJpbmNsdWRlX3Rvb2xfbmFtZXMYAiADKAkiygMKCExsbUFnZW50Eg0KBW1vZGVsGAEgASgJEhIKCnRvb2xfbmFtZXMYAiADKAkSJAoKc3ViX2FnZW50cxgDIAMoCzIQLmFnZW50ZC52MS5BZ2VudBITCgtpbnN0cnVjdGlvbhgEIAEoCRIVCg1idWlsdGluX3Rvb2xzGAUgAygJEhIKCm91dHB1dF9rZXkYBiABKAkSMQoPbWNwX2F0dGFjaG1lbnRzGAcgAygLMhguYWdlbnRkLnYxLk1jcEF0dGFjaG1lbnQSGgoNb3V0cHV0X3NjaGVtYRgKIAEoCUgAiAEBEjEKCmdlbmVyYXRpb24YCyABKAsyHS5hZ2VudGQudjEuR2VuZXJhdGlvblNldHRpbmdzEjIKD2luY2x1ZGVfaGlzdG9yeRgMIAEoDjIZLmFnZW50ZC52MS5JbmNsdWRlSGlzdG9yeRIXCg9mYWxsYmFja19tb2RlbHMYDSADKAkSKQoKY29tcGFjdGlvbhgOIAEoCzIVLmFnZW50ZC52MS5Db21wYWN0aW9uEikKC2FnZW50X3Rvb2xzGA8gAygLMhQuYWdlbnRkLnYxLkFnZW50VG9vbEIQCg5fb3V0cHV0X3NjaGVtYSLvAQoJQWdlbnRUb29sEh8KBWFnZW50GAEgASgLMhAuYWdlbnRkLnYxLkFnZW50EhEKCXRvb2xfbmFtZRgCIAEoCRITCgtkZXNjcmlwdGlvbhgDIAEoCRIOCgZicmFuY2gYBCABKAkSEQoJbWF4X2RlcHRoGAUgASgNEi0KB2hpc3RvcnkYBiABKA4yHC5hZ2VudGQudjEuQWdlbnRUb29sLkhpc3RvcnkiRwoHSGlzdG9yeRIXChNISVNUT1JZX1VOU1BFQ0lGSUVEEAASEQoNSElTVE9SWV9GUkVTSBABEhAKDEhJU1RPUllfRk9SSxACIloKCkNvbXBhY3Rpb24SEAoIYXRfc2hhcmUYASABKAESFgoOY29udGV4dF90b2tlbnMYAiABKAMSDQoFbW9kZWwYAyABKAkSEwoLaW5zdHJ1Y3Rpb24YBCABKAkipQIKEkdlbmVyYXRpb25TZXR0aW5ncxIYCgt0ZW1wZXJhdHVyZRgBIAEoAUgAiAEBEhIKBXRvcF9wGAIgASgBSAGIAQESGQoRbWF4X291dHB1dF90b2tlbnMYAyABKAUSFgoOc3RvcF9zZXF1ZW5jZXMYBCADKAkSEQoEc2VlZBgFIAEoBUgCiAEBEiUKCHRoaW5raW5nGAYgASgLMhMuYWdlbnRkLnYxLlRoaW5raW5nEioKC3Rvb2xfY2hvaWNlGAcgASgLMhUuYWdlbnRkLnYxLlRvb2xDaG9pY2USJQoFY2FjaGUYCCABKAsyFi5hZ2VudGQudjEuUHJvbXB0Q2FjaGVCDgoMX3RlbXBlcmF0dXJlQggKBl90b3BfcEIHCgVfc2VlZCKZAQoLUHJvbXB0Q2FjaGUSKQoEbW9kZRgBIAEoDjIbLmFnZW50ZC52MS5Qcm9tcHRDYWNoZS5Nb2RlEiYKA3R0bBgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiI3CgRNb2RlEhQKEE1PREVfVU5TUEVDSUZJRUQQABIMCghNT0RFX09GRhABEgsKB01PREVfT04QAiLfAQoIVGhpbmtpbmcSLAoGZWZmb3J0GAEgASgOMhouYWdlbnRkLnYxLlRoaW5raW5nLkVmZm9ydEgAEhcKDWJ1ZGdldF90b2tlbnMYAiABKAVIABIYChBpbmNsdWRlX3Rob3VnaHRzGAMgASgIImgKBkVmZm9ydBIWChJFRkZPUlRfVU5TUEVDSUZJRUQQABISCg5FRkZPUlRfTUlOSU1BTBABEg4KCkVGRk9SVF9MT1cQAhIRCg1FRkZPUlRfTUVESVVNEAMSDwoLRUZGT1JUX0hJR0gQBEIICgZhbW91bnQimQEKClRvb2xDaG9pY2USKAoEbW9kZRgBIAEoDjIaLmFnZW50ZC52MS5Ub29sQ2hvaWNlLk1vZGUSEgoKdG9vbF9uYW1lcxgCIAMoCSJNCgRNb2RlEhQKEE1PREVfVU5TUEVDSUZJRUQQABINCglNT0RFX0FVVE8QARINCglNT0RFX05PTkUQAhIRCg1NT0RFX1JFUVVJUkVEEAMiMwoPU2VxdWVudGlhbEFnZW50EiAKBmFnZW50cxgBIAMoCzIQLmFnZW50ZC52MS5BZ2VudCIxCg1QYXJhbGxlbEFnZW50EiAKBmFnZW50cxgBIAMoCzIQLmFnZW50ZC52MS5BZ2VudCJFCglMb29wQWdlbnQSIAoGYWdlbnRzGAEgAygLMhAuYWdlbnRkLnYxLkFnZW50EhYKDm1heF9pdGVyYXRpb25zGAIgASgNIsABCgtSZW1vdGVBZ2VudBIPCgdiYWNrZW5kGAEgASgJEhMKC2luc3RydWN0aW9uGAIgASgJEg0KBW1vZGVsGAMgASgJEhIKCm91dHB1dF9rZXkYBCABKAkSEgoKdG9vbF9uYW1lcxgFIAMoCRIRCgltYXhfdHVybnMYBiABKA0SKgoHdGltZW91dBgHIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIVCg10ZXJtaW5hbF90b29sGAggASgJIuwBCgVVc2FnZRIVCg1wcm9tcHRfdG9rZW5zGAEgASgDEhkKEWNvbXBsZXRpb25fdG9rZW5zGAIgASgDEhUKDWNhY2hlZF90b2tlbnMYAyABKAMSGgoSY2FjaGVfd3JpdGVfdG9rZW5zGAQgASgDEhcKD3Rob3VnaHRzX3Rva2VucxgFIAEoAxIUCgx0b3RhbF90b2tlbnMYBiABKAMSEwoLbW9kZWxfY2FsbHMYByABKAMSFQoIY29zdF91c2QYCCABKAFIAIgBARIWCg51bnByaWNlZF9jYWxscxgJIAEoA0ILCglfY29zdF91c2QioAEKClRva2VuVXNhZ2USFQoNcHJvbXB0X3Rva2VucxgBIAEoBRIZChFjb21wbGV0aW9uX3Rva2VucxgCIAEoBRIVCg1jYWNoZWRfdG9rZW5zGAMgASgFEhcKD3Rob3VnaHRzX3Rva2VucxgEIAEoBRIUCgx0b3RhbF90b2tlbnMYBSABKAUSGgoSY2FjaGVfd3JpdGVfdG9rZW5zGAogASgFIn0KDFVzYWdlU3VtbWFyeRIqCgt0b3RhbF91c2FnZRgBIAEoCzIVLmFnZW50ZC52MS5Ub2tlblVzYWdlEhEKCWxsbV9jYWxscxgCIAEoBRIWCg5lc3RpbWF0ZWRfY29zdBgDIAEoARIWCg51bnByaWNlZF9jYWxscxgKIAEoBSIpCghBZ2VudFJlZhIMCgRuYW1lGAEgASgJEg8KB3ZlcnNpb24YAiABKAMqqQUKCUVycm9yQ29kZRIaChZFUlJPUl9DT0RFX1VOU1BFQ0lGSUVEEAASFwoTRVJST1JfQ09ERV9JTlRFUk5BTBABEiEKHUVSUk9SX0NPREVfSU5WQUxJRF9BR0VOVF9UUkVFEAISGwoXRVJST1JfQ09ERV9SQVRFX0xJTUlURUQQAxIaChZFUlJPUl9DT0RFX0FVVEhfRkFJTEVEEAQSIAocRVJST1JfQ09ERV9TRVNTSU9OX05PVF9GT1VORBAFEiAKHEVSUk9SX0NPREVfTU9ERUxfVU5BVkFJTEFCTEUQBhIWChJFUlJPUl9DT0RFX1RJTUVPVVQQBxIbChdFUlJPUl9DT0RFX1NFU1NJT05fQlVTWRAIEh4KGkVSUk9SX0NPREVfSU5WQUxJRF9SRVFVRVNUEAkSHwobRVJST1JfQ09ERV9CVURHRVRfRVhIQVVTVEVEEAoSHQoZRVJST1JfQ09ERV9MSU1JVF9FWENFRURFRBALEiAKHEVSUk9SX0NPREVfUEVSTUlTU0lPTl9ERU5JRUQQDBIdChlFUlJPUl9DT0RFX0hJU1RPUllfUFVSR0VEEA0SHgoaRVJST1JfQ09ERV9DT05URU5UX0JMT0NLRUQQDhIfChtFUlJPUl9DT0RFX0NPTlRFWFRfVE9PX0xPTkcQDxIaChZFUlJPUl9DT0RFX1VOQVZBSUxBQkxFEBASFwoTRVJST1JfQ09ERV9DT05GTElDVBAREiIKHkVSUk9SX0NPREVfRkFJTEVEX1BSRUNPTkRJVElPThASEh0KGUVSUk9SX0NPREVfT1VUUFVUX0lOVkFMSUQQExIYChRFUlJPUl9DT0RFX05PVF9GT1VORBAUEh4KGkVSUk9SX0NPREVfVU5BVVRIRU5USUNBVEVEEBUqYwoMT25EaXNjb25uZWN0Eh0KGU9OX0RJU0NPTk5FQ1RfVU5TUEVDSUZJRUQQABIaChZPTl9ESVNDT05ORUNUX0NPTlRJTlVFEAESGAoUT05fRElTQ09OTkVDVF9DQU5DRUwQAiqHAQoGT25CdXN5EhcKE09OX0JVU1lfVU5TUEVDSUZJRUQQABISCg5PTl9CVVNZX1JFSkVDVBABEhMKD09OX0JVU1lfRU5RVUVVRRACEhUKEU9OX0JVU1lfSU5URVJSVVBUEAMSEgoOT05fQlVTWV9JTkpFQ1QQBBIQCgxPTl9CVVNZX1dBSVQQBSqMAQoPSW5zdHJ1Y3Rpb25Nb2RlEiAKHElOU1RSVUNUSU9OX01PREVfVU5TUEVDSUZJRUQQABIbChdJTlNUUlVDVElPTl9NT0RFX0FQUEVORBABEhwKGElOU1RSVUNUSU9OX01PREVfUFJFUEVORBACEhwKGElOU1RSVUNUSU9OX01PREVfUkVQTEFDRRADKmQKDkluY2x1ZGVIaXN0b3J5Eh8KG0lOQ0xVREVfSElTVE9SWV9VTlNQRUNJRklFRBAAEhcKE0lOQ0xVREVfSElTVE9SWV9BTEwQARIYChRJTkNMVURFX0hJU1RPUllfVFVSThACKpsBCglBZ2VudEtpbmQSGgoWQUdFTlRfS0lORF9VTlNQRUNJRklFRBAAEhIKDkFHRU5UX0tJTkRfTExNEAESGQoVQUdFTlRfS0lORF9TRVFVRU5USUFMEAISFwoTQUdFTlRfS0lORF9QQVJBTExFTBADEhMKD0FHRU5UX0tJTkRfTE9PUBAEEhUKEUFHRU5UX0tJTkRfUkVNT1RFEAUqkwEKClN0b3BSZWFzb24SGwoXU1RPUF9SRUFTT05fVU5TUEVDSUZJRUQQABIUChBTVE9QX1JFQVNPTl9TVE9QEAESGgoWU1RPUF9SRUFTT05fTUFYX1RPS0VOUxACEh8KG1NUT1BfUkVBU09OX0NPTlRFTlRfQkxPQ0tFRBADEhUKEVNUT1BfUkVBU09OX09USEVSEARCOlo4Z2l0aHViLmNvbS9hcHp1azMvYWdlbnRkL2dlbi9wcm90by9nby9hZ2VudGQvdjE7YWdlbnRkdjFiBnByb3RvMw", [file_google_protobuf_duration]);
 
 /**
  * FieldViolation says which field of a request breaks which rule.
@@ -1074,6 +1074,13 @@ export type LlmAgent = Message<"agentd.v1.LlmAgent"> & {
    * @generated from field: agentd.v1.Compaction compaction = 14;
    */
   compaction?: Compaction | undefined;
+
+  /**
+   * Agents that this one may call as it calls tools.
+   *
+   * @generated from field: repeated agentd.v1.AgentTool agent_tools = 15;
+   */
+  agentTools: AgentTool[];
 };
 
 /**
@@ -1185,6 +1192,13 @@ export type LlmAgentJson = {
    * @generated from field: agentd.v1.Compaction compaction = 14;
    */
   compaction?: CompactionJson;
+
+  /**
+   * Agents that this one may call as it calls tools.
+   *
+   * @generated from field: repeated agentd.v1.AgentTool agent_tools = 15;
+   */
+  agentTools?: AgentToolJson[];
 };
 
 /**
@@ -1193,6 +1207,174 @@ export type LlmAgentJson = {
  */
 export const LlmAgentSchema: GenMessage<LlmAgent, {jsonType: LlmAgentJson}> = /*@__PURE__*/
   messageDesc(file_agentd_v1_types, 12);
+
+/**
+ * AgentTool is an agent, with all below it, that another one calls as a tool:
+ * `{request}` in, `{result}` out. It runs within the turn of its caller: its model
+ * calls are steps of that turn and spend its budget, its tools are asked of the same
+ * clients, and its names are unique in the whole tree. Its result is its last text.
+ * Calls in one response run at the same time.
+ *
+ * Its events have a Lineage with the branch of the call. A call that is too deep has
+ * the result `subagent "x" refused: depth limit reached (2)`, which is no error.
+ *
+ * @generated from message agentd.v1.AgentTool
+ */
+export type AgentTool = Message<"agentd.v1.AgentTool"> & {
+  /**
+   * The agent. It cannot be one of a backend, or have one below it. A loop above its
+   * caller is none of its own.
+   *
+   * @generated from field: agentd.v1.Agent agent = 1;
+   */
+  agent?: Agent | undefined;
+
+  /**
+   * What the caller's model calls it; empty is the agent's name. It differs from all
+   * tools of the request and of the agent.
+   *
+   * @generated from field: string tool_name = 2;
+   */
+  toolName: string;
+
+  /**
+   * What the caller's model chooses it by; empty is the agent's own description.
+   *
+   * @generated from field: string description = 3;
+   */
+  description: string;
+
+  /**
+   * What the branches of its calls are named: letters, digits, `_` and `-`; empty is
+   * tool_name.
+   *
+   * @generated from field: string branch = 4;
+   */
+  branch: string;
+
+  /**
+   * How deep calls of agents may nest for this one to be called, the outermost being
+   * 1, at most 16; 0 is 2.
+   *
+   * @generated from field: uint32 max_depth = 5;
+   */
+  maxDepth: number;
+
+  /**
+   * What a call sees of its caller's conversation.
+   *
+   * @generated from field: agentd.v1.AgentTool.History history = 6;
+   */
+  history: AgentTool_History;
+};
+
+/**
+ * AgentTool is an agent, with all below it, that another one calls as a tool:
+ * `{request}` in, `{result}` out. It runs within the turn of its caller: its model
+ * calls are steps of that turn and spend its budget, its tools are asked of the same
+ * clients, and its names are unique in the whole tree. Its result is its last text.
+ * Calls in one response run at the same time.
+ *
+ * Its events have a Lineage with the branch of the call. A call that is too deep has
+ * the result `subagent "x" refused: depth limit reached (2)`, which is no error.
+ *
+ * @generated from message agentd.v1.AgentTool
+ */
+export type AgentToolJson = {
+  /**
+   * The agent. It cannot be one of a backend, or have one below it. A loop above its
+   * caller is none of its own.
+   *
+   * @generated from field: agentd.v1.Agent agent = 1;
+   */
+  agent?: AgentJson;
+
+  /**
+   * What the caller's model calls it; empty is the agent's name. It differs from all
+   * tools of the request and of the agent.
+   *
+   * @generated from field: string tool_name = 2;
+   */
+  toolName?: string;
+
+  /**
+   * What the caller's model chooses it by; empty is the agent's own description.
+   *
+   * @generated from field: string description = 3;
+   */
+  description?: string;
+
+  /**
+   * What the branches of its calls are named: letters, digits, `_` and `-`; empty is
+   * tool_name.
+   *
+   * @generated from field: string branch = 4;
+   */
+  branch?: string;
+
+  /**
+   * How deep calls of agents may nest for this one to be called, the outermost being
+   * 1, at most 16; 0 is 2.
+   *
+   * @generated from field: uint32 max_depth = 5;
+   */
+  maxDepth?: number;
+
+  /**
+   * What a call sees of its caller's conversation.
+   *
+   * @generated from field: agentd.v1.AgentTool.History history = 6;
+   */
+  history?: AgentTool_HistoryJson;
+};
+
+/**
+ * Describes the message agentd.v1.AgentTool.
+ * Use `create(AgentToolSchema)` to create a new message.
+ */
+export const AgentToolSchema: GenMessage<AgentTool, {jsonType: AgentToolJson}> = /*@__PURE__*/
+  messageDesc(file_agentd_v1_types, 13);
+
+/**
+ * History is what a call sees of its caller's conversation.
+ *
+ * @generated from enum agentd.v1.AgentTool.History
+ */
+export enum AgentTool_History {
+  /**
+   * HISTORY_FRESH.
+   *
+   * @generated from enum value: HISTORY_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * The request alone.
+   *
+   * @generated from enum value: HISTORY_FRESH = 1;
+   */
+  FRESH = 1,
+
+  /**
+   * What its caller had seen when it made the call, then the request.
+   *
+   * @generated from enum value: HISTORY_FORK = 2;
+   */
+  FORK = 2,
+}
+
+/**
+ * History is what a call sees of its caller's conversation.
+ *
+ * @generated from enum agentd.v1.AgentTool.History
+ */
+export type AgentTool_HistoryJson = "HISTORY_UNSPECIFIED" | "HISTORY_FRESH" | "HISTORY_FORK";
+
+/**
+ * Describes the enum agentd.v1.AgentTool.History.
+ */
+export const AgentTool_HistorySchema: GenEnum<AgentTool_History, AgentTool_HistoryJson> = /*@__PURE__*/
+  enumDesc(file_agentd_v1_types, 13, 0);
 
 /**
  * Compaction is when and how the beginning of a conversation is summarized for a
@@ -1281,7 +1463,7 @@ export type CompactionJson = {
  * Use `create(CompactionSchema)` to create a new message.
  */
 export const CompactionSchema: GenMessage<Compaction, {jsonType: CompactionJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 13);
+  messageDesc(file_agentd_v1_types, 14);
 
 /**
  * GenerationSettings are how a model is to write. What the model's provider has no
@@ -1420,7 +1602,7 @@ export type GenerationSettingsJson = {
  * Use `create(GenerationSettingsSchema)` to create a new message.
  */
 export const GenerationSettingsSchema: GenMessage<GenerationSettings, {jsonType: GenerationSettingsJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 14);
+  messageDesc(file_agentd_v1_types, 15);
 
 /**
  * PromptCache is whether the provider is to keep the prompt (instructions, tools
@@ -1479,7 +1661,7 @@ export type PromptCacheJson = {
  * Use `create(PromptCacheSchema)` to create a new message.
  */
 export const PromptCacheSchema: GenMessage<PromptCache, {jsonType: PromptCacheJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 15);
+  messageDesc(file_agentd_v1_types, 16);
 
 /**
  * Mode is what to do.
@@ -1520,7 +1702,7 @@ export type PromptCache_ModeJson = "MODE_UNSPECIFIED" | "MODE_OFF" | "MODE_ON";
  * Describes the enum agentd.v1.PromptCache.Mode.
  */
 export const PromptCache_ModeSchema: GenEnum<PromptCache_Mode, PromptCache_ModeJson> = /*@__PURE__*/
-  enumDesc(file_agentd_v1_types, 15, 0);
+  enumDesc(file_agentd_v1_types, 16, 0);
 
 /**
  * Thinking is how much a model may think before it responds, in one of the two ways
@@ -1594,7 +1776,7 @@ export type ThinkingJson = {
  * Use `create(ThinkingSchema)` to create a new message.
  */
 export const ThinkingSchema: GenMessage<Thinking, {jsonType: ThinkingJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 16);
+  messageDesc(file_agentd_v1_types, 17);
 
 /**
  * Effort is how much to think, in words.
@@ -1649,7 +1831,7 @@ export type Thinking_EffortJson = "EFFORT_UNSPECIFIED" | "EFFORT_MINIMAL" | "EFF
  * Describes the enum agentd.v1.Thinking.Effort.
  */
 export const Thinking_EffortSchema: GenEnum<Thinking_Effort, Thinking_EffortJson> = /*@__PURE__*/
-  enumDesc(file_agentd_v1_types, 16, 0);
+  enumDesc(file_agentd_v1_types, 17, 0);
 
 /**
  * ToolChoice is whether a model has to call a tool.
@@ -1698,7 +1880,7 @@ export type ToolChoiceJson = {
  * Use `create(ToolChoiceSchema)` to create a new message.
  */
 export const ToolChoiceSchema: GenMessage<ToolChoice, {jsonType: ToolChoiceJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 17);
+  messageDesc(file_agentd_v1_types, 18);
 
 /**
  * Mode is what the model has to do.
@@ -1747,7 +1929,7 @@ export type ToolChoice_ModeJson = "MODE_UNSPECIFIED" | "MODE_AUTO" | "MODE_NONE"
  * Describes the enum agentd.v1.ToolChoice.Mode.
  */
 export const ToolChoice_ModeSchema: GenEnum<ToolChoice_Mode, ToolChoice_ModeJson> = /*@__PURE__*/
-  enumDesc(file_agentd_v1_types, 17, 0);
+  enumDesc(file_agentd_v1_types, 18, 0);
 
 /**
  * SequentialAgent runs its agents one after the other.
@@ -1782,7 +1964,7 @@ export type SequentialAgentJson = {
  * Use `create(SequentialAgentSchema)` to create a new message.
  */
 export const SequentialAgentSchema: GenMessage<SequentialAgent, {jsonType: SequentialAgentJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 18);
+  messageDesc(file_agentd_v1_types, 19);
 
 /**
  * ParallelAgent runs its agents at the same time, each on its own branch of
@@ -1819,7 +2001,7 @@ export type ParallelAgentJson = {
  * Use `create(ParallelAgentSchema)` to create a new message.
  */
 export const ParallelAgentSchema: GenMessage<ParallelAgent, {jsonType: ParallelAgentJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 19);
+  messageDesc(file_agentd_v1_types, 20);
 
 /**
  * LoopAgent runs its agents in order, again and again, until its cap is
@@ -1876,7 +2058,7 @@ export type LoopAgentJson = {
  * Use `create(LoopAgentSchema)` to create a new message.
  */
 export const LoopAgentSchema: GenMessage<LoopAgent, {jsonType: LoopAgentJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 20);
+  messageDesc(file_agentd_v1_types, 21);
 
 /**
  * RemoteAgent is an agent that a backend runs: another server, such as one of Managed
@@ -2031,7 +2213,7 @@ export type RemoteAgentJson = {
  * Use `create(RemoteAgentSchema)` to create a new message.
  */
 export const RemoteAgentSchema: GenMessage<RemoteAgent, {jsonType: RemoteAgentJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 21);
+  messageDesc(file_agentd_v1_types, 22);
 
 /**
  * Usage is what model calls took. Its counts mean the same for every provider; a
@@ -2192,7 +2374,7 @@ export type UsageJson = {
  * Use `create(UsageSchema)` to create a new message.
  */
 export const UsageSchema: GenMessage<Usage, {jsonType: UsageJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 22);
+  messageDesc(file_agentd_v1_types, 23);
 
 /**
  * TokenUsage counts tokens as Usage does. A count of more than 2,147,483,647 comes as
@@ -2305,7 +2487,7 @@ export type TokenUsageJson = {
  * Use `create(TokenUsageSchema)` to create a new message.
  */
 export const TokenUsageSchema: GenMessage<TokenUsage, {jsonType: TokenUsageJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 23);
+  messageDesc(file_agentd_v1_types, 24);
 
 /**
  * UsageSummary is what a turn used. Each model call counts once. A count of more than
@@ -2386,7 +2568,7 @@ export type UsageSummaryJson = {
  * Use `create(UsageSummarySchema)` to create a new message.
  */
 export const UsageSummarySchema: GenMessage<UsageSummary, {jsonType: UsageSummaryJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 24);
+  messageDesc(file_agentd_v1_types, 25);
 
 /**
  * AgentRef names an agent tree that the server keeps, see SessionService.ApplyAgent.
@@ -2437,7 +2619,7 @@ export type AgentRefJson = {
  * Use `create(AgentRefSchema)` to create a new message.
  */
 export const AgentRefSchema: GenMessage<AgentRef, {jsonType: AgentRefJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 25);
+  messageDesc(file_agentd_v1_types, 26);
 
 /**
  * ErrorCode is the kind of an error. Codes up to 7 are fixed.
