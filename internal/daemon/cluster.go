@@ -68,11 +68,7 @@ func (c *Cluster) features() []string {
 	if c.Featureless {
 		return nil
 	}
-<<<<<<< HEAD
-	return []string{featureSlices, featureSealing, featureShares, cluster.FeatureAsks}
-=======
-	return []string{featureSlices, featureSealing, featureShares, featureGoals}
->>>>>>> main
+	return []string{featureSlices, featureSealing, featureShares, featureGoals, cluster.FeatureAsks}
 }
 
 // maySeal refuses to encrypt beside replicas that would neither open what this one seals nor follow it to a newer data
