@@ -2,9 +2,9 @@
 // with SQL.
 //
 // The rule: what the table has follows from the records of an append alone, and is written in the transaction of that
-// append. A row says that something was said, by whom and when. It never has what was said: of a prompt, a response, a
-// tool call or what a provider has searched there is no word in it; only a checkpoint of a goal says what the goal is and
-// what was said last, unless the database is encrypted.
+// append. A row says that something was said, by whom and when. It never has what was said: of a prompt, a response,
+// a tool call or what a provider has searched there is no word in it; only a checkpoint of a goal says what the goal
+// is and what was said last, unless the database is encrypted.
 //
 // # Rows
 //
@@ -13,8 +13,8 @@
 // the same run of a turn and a branch has one row, however often it is reported. They are no part of the history.
 //
 // The session of a background child has its parent's id, ":sub:" and the child's branch; that branch is in front of
-// those of its events. What an agent says that another one has called as a tool is in the log of their session, and here
-// of a session of that form, too.
+// those of its events. What an agent says that another one has called as a tool is in the log of their session, and
+// here of a session of that form, too.
 package eventlog
 
 import (
@@ -62,8 +62,8 @@ type Store struct {
 	told   func()
 }
 
-// New returns the store over another one, which keeps the events of batches. Texts says whether checkpoints of goals may
-// have what was said. It calls told behind each append that had any; told must not block.
+// New returns the store over another one, which keeps the events of batches. Texts says whether checkpoints of goals
+// may have what was said. It calls told behind each append that had any; told must not block.
 func New(s store.Store, engine Engine, texts bool, told func()) *Store {
 	return &Store{s, engine, texts, told}
 }
