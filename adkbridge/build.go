@@ -122,6 +122,9 @@ func (t *turn) buildLLM(n *node, kids []agent.Agent, built map[string]agent.Agen
 	if n.taskDone {
 		tools = append(tools, &doneTool{baseTool{t: t, name: taskDoneTool, decl: doneDecl}})
 	}
+	if n.kind == llmKind && !n.inTool { // the goal is not that of an agent that is called
+		tools = append(tools, t.goalTools()...)
+	}
 	for _, d := range n.agentTools {
 		called, err := t.buildNode(d.root, built)
 		if err != nil {

@@ -76,6 +76,8 @@ type meta struct {
 	Context int64 `json:"context,omitempty"`
 	// Marks are the places of the deltas that showed the response.
 	Marks record.Marks `json:"marks,omitempty"`
+	// Goal is what the calls whose results the event holds have said of the turn's goal.
+	Goal *record.GoalSaid `json:"goal,omitempty"`
 	// Injected is the queued turn whose prompt the event is.
 	Injected string `json:"injected,omitempty"`
 	// InjectedBy is the id of the principal whose prompt it is.
@@ -264,6 +266,7 @@ func (s *stored) sessionEvent() *record.Event {
 		Provided:  m.Provided,
 		Compacted: m.Compacted,
 		Remote:    m.Remote,
+		Goal:      m.Goal,
 	}
 	if lineage.Room(s.Branch) != "" {
 		ev.Branch = s.Branch

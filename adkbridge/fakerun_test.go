@@ -126,7 +126,8 @@ func (f *fakeRun) restarted(n int) *fakeRun {
 			for _, c := range s.sessionEvent().Calls {
 				g.calls[c.ID] = c
 			}
-		case record.KindModelFallback, record.KindModelRetry, record.KindAgentsChanged, record.KindCompactionAsked, record.KindRemoteSession:
+		case record.KindModelFallback, record.KindModelRetry, record.KindAgentsChanged, record.KindCompactionAsked, record.KindRemoteSession,
+			record.KindGoalStarted, record.KindGoalCheckpointed, record.KindGoalPaused, record.KindGoalResumed, record.KindGoalEnded, record.KindMessageInjected:
 		default:
 			f.t.Fatal("a fake log holds neither ends nor resumptions")
 		}

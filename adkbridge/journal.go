@@ -168,7 +168,8 @@ func (t *turn) mayWait(ev *adksession.Event, m *meta, event *record.Event) bool 
 	switch {
 	case m.Request != "": // the call says it
 		return true
-	case len(event.State) > 0, len(event.To) > 0, event.Injected != "", event.Compacted != nil, t.tree == nil:
+	case len(event.State) > 0, len(event.To) > 0, event.Injected != "", event.Compacted != nil, t.tree == nil,
+		event.Goal != nil:
 		return false
 	case m.LLM == "":
 		return !event.Last && event.Usage == nil && len(responses(ev.Content)) > 0
@@ -215,6 +216,7 @@ func (t *turn) encoded(ev *adksession.Event, m *meta) ([]byte, *stored, error) {
 	t.setOutput(ev, m)
 	t.setExtras(ev)
 	t.setTransfer(ev, m)
+	t.setGoal(ev, m)
 	data, err := encode(ev, m)
 	if err != nil {
 		return nil, nil, err

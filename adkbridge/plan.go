@@ -203,6 +203,11 @@ func (r *Runner) plan(spec *record.Spec, keys session.Keys) (*tree, error) {
 	if err := p.clientTools(spec.Tools); err != nil {
 		return nil, err
 	}
+	if spec.Goal != nil {
+		if err := p.checkGoal(spec.Goal); err != nil {
+			return nil, err
+		}
+	}
 	if spec.Agent == nil {
 		return nil, fault.Errorf(codeTree, "the agent tree is missing").Breaking("agent", fault.RuleRequired)
 	}

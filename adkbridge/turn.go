@@ -21,6 +21,7 @@ import (
 	"github.com/apzuk3/agentd/internal/tracecontext"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // appName is the application and the user for ADK, which keys its sessions by them.
@@ -58,14 +59,15 @@ type turn struct {
 	visits        map[placed]int   // how often a loop was entered
 	exited        map[placed]bool  // loops whose iteration called exit_loop
 	refused       map[string]string
-	extras        map[string]*extras      // of results that are not appended yet, by call
-	unappended    []*response             // complete responses that are not appended yet
-	unreported    []*response             // ends of failed model calls, without content
-	open          []*openResponse         // appended responses whose calls have no results yet
-	noGain        map[summaryTry]bool     // prompts whose summary brought nothing
-	cutShort      map[promptKey]bool      // prompts of which a summary was cut
-	cut           map[roomKey]*cutCall    // model calls that a crash has cut off
-	remotes       map[string]*remoteState // sessions on backends, by agent
+	goalSaid      map[string]*record.GoalSaid // what calls have said of the goal
+	extras        map[string]*extras          // of results that are not appended yet, by call
+	unappended    []*response                 // complete responses that are not appended yet
+	unreported    []*response                 // ends of failed model calls, without content
+	open          []*openResponse             // appended responses whose calls have no results yet
+	noGain        map[summaryTry]bool         // prompts whose summary brought nothing
+	cutShort      map[promptKey]bool          // prompts of which a summary was cut
+	cut           map[roomKey]*cutCall        // model calls that a crash has cut off
+	remotes       map[string]*remoteState     // sessions on backends, by agent
 	provisioned   *lru.Cache[provisioned, string]
 	said          map[string]said // the last text in each room of a call that runs
 	stopped       bool

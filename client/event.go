@@ -79,6 +79,7 @@ type Lineage struct {
 //   - about what agents say: [OutputChunk], [MessageCompleted], [MessageRetracted]
 //   - about agents: [AgentStarted], [AgentEnded], [Transferred], [RemoteSession]
 //   - about tools: [ToolCall], [ToolCallAnnounced], [ToolCallUnserved], [ToolCallAnswered], [ToolCallCanceled]
+//   - about goals: [GoalEvent]
 //   - about people: [InteractionRequested], [InteractionResolved]
 //   - about model calls: [ModelCallRetried], [ModelCallFellBack], [ModelCallEnded], [ProviderToolsUsed],
 //     [RawPayloadReceived], [HistoryCompacted]
@@ -274,6 +275,8 @@ func dataOf(m *agentdv1.RunResponse) EventData {
 		return providerToolsOf(r.ProviderToolsUsed)
 	case *agentdv1.RunResponse_RawPayloadReceived:
 		return rawPayloadOf(r.RawPayloadReceived)
+	case *agentdv1.RunResponse_Goal:
+		return goalEventOf(r.Goal)
 	case *agentdv1.RunResponse_HistoryCompacted:
 		return compactedOf(r.HistoryCompacted)
 	default:

@@ -41,6 +41,7 @@ var memberTypes = map[protoreflect.Name]client.EventData{
 	"provider_tools_used":   (*client.ProviderToolsUsed)(nil),
 	"raw_payload_received":  (*client.RawPayloadReceived)(nil),
 	"history_compacted":     (*client.HistoryCompacted)(nil),
+	"goal":                  (*client.GoalEvent)(nil),
 	"tool_call_unserved":    (*client.ToolCallUnserved)(nil),
 	"message_completed":     (*client.MessageCompleted)(nil),
 	"agent_started":         (*client.AgentStarted)(nil),
@@ -142,6 +143,9 @@ func TestEachMemberHasAnEvent(t *testing.T) {
 			data := reflect.ValueOf(event.Data).Elem()
 			for _, f := range reflect.VisibleFields(data.Type()) {
 				name := data.Type().Name() + "." + f.Name
+				if data.Type().Name() == "GoalEvent" && f.Name != "Kind" && f.Name != "GoalID" {
+					continue // TestFieldsOfReplies looks at the others: what has happened has some of them
+				}
 				if f.IsExported() && zeroFields[name] == "" && data.FieldByIndex(f.Index).IsZero() {
 					t.Errorf("%s is not set", name)
 				}

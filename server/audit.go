@@ -123,6 +123,10 @@ func targetOf(msg any) (on target) {
 		on.session, on.turn = m.GetTurn().GetSessionId(), m.GetTurn().GetId()
 	}
 	switch m := msg.(type) {
+	case *agentdv1.ResumeGoalRequest:
+		on.session = m.GetGoal().GetExecute().GetSessionId()
+	case interface{ GetGoal() *agentdv1.Goal }:
+		on.session = m.GetGoal().GetSessionId()
 	case *agentdv1.ApplyAgentRequest:
 		on.subject = m.GetName()
 	case *agentdv1.ArchiveAgentRequest:

@@ -61,6 +61,17 @@ type sessions interface {
 	RemoveShared(ctx context.Context, keys []string) (removed []string, err error)
 	SetShared(ctx context.Context, state map[string]any) error
 
+	StartGoal(ctx context.Context, req session.GoalRequest) (*index.Goal, error)
+	ResumeGoal(ctx context.Context, req session.GoalRequest) (*index.Goal, error)
+	Goal(ctx context.Context, sessionID string) (*index.Goal, error)
+	ListGoals(
+		ctx context.Context, q index.GoalQuery, page string, limit int,
+	) (goals []*index.Goal, next string, err error)
+	ControlGoal(ctx context.Context, sessionID string, action agentdv1.GoalAction) (*index.Goal, error)
+	Inject(ctx context.Context, sessionID, text, key string) (waiting int, err error)
+	Holder() string
+	Since(at time.Time) time.Duration
+
 	Interaction(ctx context.Context, sessionID, id string) (*index.Interaction, error)
 	ListInteractions(
 		ctx context.Context, q index.InteractionQuery, page string, limit int,
@@ -108,6 +119,9 @@ type Config struct {
 	ReplicaSecret string
 	// ReplicaAddress is where the other servers call this one.
 	ReplicaAddress string
+	// GoalsWaitFor returns why no goal may begin now, "" if one may. Several goroutines may call it at once. nil: one
+	// always may.
+	GoalsWaitFor func() string
 	// CreateToken makes a token for a principal and returns what its holder sends; maker is the principal that asks for
 	// it. Several goroutines may call it at once. nil: CreateSessionToken is refused.
 	CreateToken func(ctx context.Context, maker, token principal.Principal) (string, error)

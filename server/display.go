@@ -37,6 +37,7 @@ const (
 	refInteraction = "interaction:" // a question to a person
 	refTurn        = "turn:"        // the turn itself
 	refModelCall   = "call:"        // a model call, by its message
+	refGoal        = "goal:"        // a goal of the session; without an id a message for it
 	// refStream is the ref of an event about the stream, not about a turn.
 	refStream = "stream"
 	// everyMessage follows refMessage where all unfinished messages are meant.
@@ -79,6 +80,8 @@ func displayOf(m *agentdv1.RunResponse) *agentdv1.Display {
 		return shown(kindStatus, phaseProgress, refAgent+strings.Join(r.HistoryCompacted.GetAgentPath(), "/"), private)
 	case *agentdv1.RunResponse_RemoteSession:
 		return shown(kindStatus, phaseProgress, refAgent+strings.Join(r.RemoteSession.GetAgentPath(), "/"), private)
+	case *agentdv1.RunResponse_Goal:
+		return shown(kindStatus, phaseOfGoal(r.Goal), refGoal+r.Goal.GetGoalId(), private)
 	case *agentdv1.RunResponse_RawPayloadReceived:
 		return shown(kindStatus, phaseProgress, refModelCall+r.RawPayloadReceived.GetMessageId(), private)
 	case *agentdv1.RunResponse_ProviderToolsUsed:
@@ -264,5 +267,21 @@ func withhold(m *agentdv1.RunResponse) {
 		case *agentdv1.ToolCallAnswered_Error:
 			result.Error = ""
 		}
+	}
+}
+
+// phaseOfGoal is where a goal has come to.
+func phaseOfGoal(ev *agentdv1.GoalEvent) agentdv1.Display_Phase {
+	switch ended := ev.GetEnded(); {
+	case ev.GetStarted() != nil:
+		return phaseStarted
+	case ended == nil:
+		return phaseProgress
+	case ended.GetStatus() == agentdv1.GoalStatus_GOAL_STATUS_COMPLETED:
+		return phaseCompleted
+	case ended.GetStatus() == agentdv1.GoalStatus_GOAL_STATUS_STOPPED:
+		return phaseCanceled
+	default:
+		return phaseFailed
 	}
 }

@@ -51,11 +51,15 @@ var features = func() []string {
 		}
 	}
 	visit(agentdv1.File_agentd_v1_service_proto.Messages().ByName("RunRequest"))
-	service := agentdv1.File_agentd_v1_sessions_proto.Services().ByName("SessionService")
-	for i := range service.Methods().Len() {
-		method := service.Methods().Get(i)
-		all = append(all, string(service.Name())+"."+string(method.Name()))
-		visit(method.Input())
+	for _, service := range []protoreflect.ServiceDescriptor{
+		agentdv1.File_agentd_v1_sessions_proto.Services().ByName("SessionService"),
+		agentdv1.File_agentd_v1_goals_proto.Services().ByName("GoalService"),
+	} {
+		for i := range service.Methods().Len() {
+			method := service.Methods().Get(i)
+			all = append(all, string(service.Name())+"."+string(method.Name()))
+			visit(method.Input())
+		}
 	}
 	slices.Sort(all)
 	return all

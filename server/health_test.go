@@ -86,7 +86,7 @@ func TestReflection(t *testing.T) {
 	if _, err := s.Close(); err != nil {
 		t.Error(err)
 	}
-	if len(names) != 3 || string(names[0]) != agentdv1connect.AgentdName || string(names[1]) != agentdv1connect.SessionServiceName {
+	if len(names) != 4 || string(names[0]) != agentdv1connect.AgentdName || string(names[1]) != agentdv1connect.SessionServiceName {
 		t.Errorf("services %v", names)
 	}
 	none := serve(t, engine{run: talk}, server.Config{NoReflection: true})

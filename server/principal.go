@@ -154,6 +154,12 @@ var rights = map[string]principal.Role{
 	agentdv1connect.SessionServiceArchiveAgentProcedure:       principal.Caller,
 	agentdv1connect.SessionServiceDeleteAgentProcedure:        principal.Caller,
 	agentdv1connect.SessionServiceCreateSessionTokenProcedure: principal.Caller,
+	agentdv1connect.GoalServiceStartProcedure:                 principal.Caller,
+	agentdv1connect.GoalServiceResumeProcedure:                principal.Caller,
+	agentdv1connect.GoalServiceGetProcedure:                   principal.Observer,
+	agentdv1connect.GoalServiceListProcedure:                  principal.Observer,
+	agentdv1connect.GoalServiceControlProcedure:               principal.Caller,
+	agentdv1connect.GoalServiceInjectProcedure:                principal.Caller,
 }
 
 // mayCall refuses a method that is not for the principal.

@@ -514,6 +514,8 @@ func (s *Server) atOwner(
 		id = r.GetSessionId()
 	case *agentdv1.GetTurnRequest:
 		id = r.GetSessionId()
+	case *agentdv1.GetGoalRequest:
+		id = r.GetSessionId()
 	}
 	if address, err := known.OwnerOf(ctx, id); err == nil && address != "" {
 		return nil, &session.Elsewhere{Address: address}

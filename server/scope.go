@@ -41,6 +41,10 @@ var inScope = map[string]bool{
 	agentdv1connect.SessionServiceRaiseInteractionProcedure:   true,
 	agentdv1connect.SessionServiceGetCapabilitiesProcedure:    true,
 	agentdv1connect.SessionServiceListModelsProcedure:         true,
+	agentdv1connect.GoalServiceGetProcedure:                   true,
+	agentdv1connect.GoalServiceListProcedure:                  true,
+	agentdv1connect.GoalServiceControlProcedure:               true,
+	agentdv1connect.GoalServiceInjectProcedure:                true,
 }
 
 // mayStart refuses a turn that is beyond the scope of a token, and narrows the request to it.

@@ -95,13 +95,15 @@ func (s *Server) routes() (http.Handler, error) {
 	path, sessions := agentdv1connect.NewSessionServiceHandler(&sessionService{s}, opts...)
 	sessions = s.exchange(withExplanations(sessions))
 	mux.Handle(path, s.crossOrigin(s.observed(s.authenticated(sessions))))
+	path, goals := agentdv1connect.NewGoalServiceHandler(&goalService{s}, opts...)
+	mux.Handle(path, s.crossOrigin(s.observed(s.authenticated(s.exchange(withExplanations(goals))))))
 
 	opts = othersOptions()
 	path, health := grpchealth.NewHandler(healthChecker{s}, opts...)
 	mux.Handle(path, s.short(health))
 	if !s.now().NoReflection {
 		reflector := grpcreflect.NewStaticReflector(agentdv1connect.AgentdName, agentdv1connect.SessionServiceName,
-			grpchealth.HealthV1ServiceName)
+			agentdv1connect.GoalServiceName, grpchealth.HealthV1ServiceName)
 		path, reflection := grpcreflect.NewHandlerV1(reflector, opts...)
 		mux.Handle(path, s.authenticated(s.short(reflection)))
 		path, reflection = grpcreflect.NewHandlerV1Alpha(reflector, opts...)

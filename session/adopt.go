@@ -131,6 +131,13 @@ func (m *Manager) adoptOne(ctx context.Context, key string) error {
 		return m.closeInherited(ctx, s)
 	}
 	m.clientsLost(s)
+	if !s.IsOpen() {
+		defer m.release(ref)
+		if err := m.advance(ctx, ref); !errors.Is(err, errNoRoom) {
+			return err
+		}
+		return nil // its release says when it is due
+	}
 	prospect := s.Prospect()
 	if m.probation.Quarantined(s.AttemptsNow()) {
 		prospect = phase.Works

@@ -198,7 +198,7 @@ func (m *Manager) expire(ctx context.Context, head store.Head) error {
 		return err
 	}
 	defer m.release(ref)
-	reason := fmt.Sprintf("expired: no client came within %v", m.limits().Retention)
+	reason := fmt.Sprintf(live.Expired+"no client came within %v", m.limits().Retention)
 	if t := ref.Value.RunningOrOver(); t != nil {
 		ref.Value.HaltWaiting(t, reason)
 		return nil

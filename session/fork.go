@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/index"
@@ -109,7 +110,8 @@ func (m *Manager) fork(ctx context.Context, req ForkRequest) (*store.Fork, error
 	if err != nil {
 		return nil, err
 	}
-	f.Rows = rows
+	// Goals stay the parent's.
+	f.Rows = slices.DeleteFunc(rows, func(r store.Row) bool { return r.Kind == store.RowGoal })
 	f.LastTurn, f.LastStatus, f.OpenTurn = x.Last, x.LastAs, x.OpenTurn()
 	f.Key = req.Once.names(req.scope, f.Into.ID, "")
 	return f, nil

@@ -34,7 +34,7 @@ func checkIndex(t testing.TB, db store.Store, runner session.Runner) {
 			continue
 		}
 		var rows []store.Row
-		for _, kind := range []store.RowKind{store.RowTurn, store.RowInteraction} {
+		for _, kind := range []store.RowKind{store.RowTurn, store.RowInteraction, store.RowGoal} {
 			rows = append(rows, rowsOf(t, db, store.RowQuery{Kind: kind, SessionID: info.ID, Limit: 1000})...)
 		}
 		slices.SortFunc(rows, func(a, b store.Row) int { return strings.Compare(a.ID, b.ID) })

@@ -56,6 +56,7 @@ type Manager struct {
 	runningOf map[string]int         // how many of them are of each tenant
 	starting  map[string]int         // turns about to start, by tenant
 	cancels   map[string]*time.Timer // by session, see cancelLater
+	wakes     map[string]*wake       // by session, see wakeLater
 	draining  bool                   // no new turns
 	stopping  bool                   // turns are suspended
 	stops     stops
@@ -92,6 +93,7 @@ func NewManager(cfg Config) (*Manager, error) {
 		runningOf:  map[string]int{},
 		starting:   map[string]int{},
 		cancels:    map[string]*time.Timer{},
+		wakes:      map[string]*wake{},
 		stops:      stops{cut: map[*live.Driver]string{}},
 		room:       make(chan struct{}, 1),
 	}
@@ -287,6 +289,9 @@ func (m *Manager) start(ctx context.Context, req Request) (started *Turn, err er
 	spec.Prompt, spec.Parts = req.Prompt, req.Parts
 	spec.Before, spec.After, spec.Raw = m.limits().Instruction, req.Instruction, req.Raw
 	spec.PlanMode, spec.Mode = req.PlanMode, req.Mode
+	if req.goal != nil {
+		spec.Goal = &req.goal.Tools
+	}
 	s.Limit(spec, req.Budget, req.SessionBudget)
 	if err := m.runner.Check(ctx, spec, req.Keys); err != nil {
 		return nil, err
@@ -337,7 +342,11 @@ func (m *Manager) tryStart(
 		}
 	}
 	asks := s.AsksPerson()
-	switch {
+	switch g := s.Goal(); {
+	case p.Goal != nil && g.IsOpen():
+		return nil, false, s.ErrWorks()
+	case p.OnBusy == prompt.Reject && g.IsOpen() && g.Turn != "": // also one that waits for a client
+		return nil, false, s.ErrWorks()
 	case asks != "" && p.OnBusy == prompt.Reject:
 		return nil, false, fault.Errorf(fault.Busy,
 			"session %q runs a turn that waits for a person (interaction %q); "+
@@ -369,7 +378,7 @@ func (m *Manager) tryStart(
 		}
 		return nil, false, err
 	}
-	next, err := s.CloseOpen(ctx, live.Interrupted)
+	next, err := s.GiveWay(ctx)
 	if next != nil {
 		m.launchNext(ctx, ref, next)
 		return nil, false, live.ErrIdle
@@ -387,7 +396,14 @@ func (m *Manager) tryStart(
 	if err := m.setLabels(ctx, s, p.Labels); err != nil {
 		return nil, false, err
 	}
-	d, err := s.Begin(ctx, p)
+	begin := s.Begin
+	if p.Goal != nil {
+		begin = s.BeginGoal
+	}
+	d, err := begin(ctx, p)
+	if err == nil && d == nil {
+		err = &noTurn{s.ID()}
+	}
 	if err != nil {
 		return nil, false, err
 	}

@@ -253,12 +253,19 @@ func (m *Manager) releaseObserver(ref *sessionRef) { m.released(ref, m.sessions.
 // released lets a session go whose last user has left.
 func (m *Manager) released(ref *sessionRef, last bool) {
 	s, ok := ref.Now()
-	if m.owners == nil || !last || !ok {
+	if !ok {
+		return
+	}
+	wait, waits := m.awaitGoal(s)
+	if m.owners == nil || !last {
 		return
 	}
 	if epoch, due, held := s.Lease.LetGo(); held && !s.IsUnmade() {
 		if turnID, when := s.ClientsLost(); turnID != "" && due < 0 {
 			due = max(when.Left(), 0) + live.ReturnTime // this server's own timer comes first
+		}
+		if waits && due < 0 {
+			due = wait
 		}
 		m.letGo(s.Key(), unreleased{epoch, due})
 	}

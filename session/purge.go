@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -35,8 +36,11 @@ func (m *Manager) purgeAll(ctx context.Context) {
 	}
 }
 
-// purge removes the log of a session. It returns ErrConflict if the session is in use.
+// purge removes the log of a session. It returns ErrConflict if the session is in use, or has a goal.
 func (m *Manager) purge(ctx context.Context, head store.Head) error {
+	if keeps, err := m.keepsGoal(ctx, head.ID); err != nil || keeps {
+		return cmp.Or(err, store.ErrConflict)
+	}
 	return m.whileUnused(head.ID, refusal.Purged(head.ID), func() error {
 		return m.store.Purge(ctx, head.ID, head.LastSeq)
 	})

@@ -54,6 +54,9 @@ func (m *Manager) Recover(ctx context.Context) error {
 		return m.startSweep(ctx, r, true)
 	}
 	done, err := m.recoverOn(ctx, r)
+	if err == nil {
+		err = m.recoverGoals(ctx)
+	}
 	if err != nil {
 		return err
 	}

@@ -124,6 +124,8 @@ type Request struct {
 	by       principal.Principal
 	trace    tracecontext.Context
 	warnings []record.Warning
+	// goal, if not nil, is one that begins, without its id and without Turn but for the budget.
+	goal *record.GoalStarted
 	// Once, if it has a key, keeps the request from starting a second turn.
 	Once Once
 }
@@ -189,10 +191,13 @@ func (req *Request) bringsAgent() bool { return req.Agent != nil || req.AgentRef
 // prompt returns the request as a session takes it. Its spec has passed Runner.Check.
 func (req *Request) prompt(spec *record.Spec) (prompt.Prompt, error) {
 	started, err := newTurnStarted(spec, *req)
+	if err != nil {
+		return prompt.Prompt{}, err
+	}
 	return prompt.Prompt{
 		ID: req.TurnID, By: req.by, Spec: spec, Started: started, Keys: req.Keys, OnBusy: req.OnBusy,
-		Labels: req.Labels, Key: req.Once.names(req.by.Key()+scopeTurn, "", ""),
-	}, err
+		Labels: req.Labels, Goal: req.begins(started), Key: req.Once.names(req.by.Key()+scopeTurn, "", ""),
+	}, nil
 }
 
 // loneAgent returns the start of the agent of a tree of one LLM agent, nil for any other tree.

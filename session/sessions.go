@@ -352,6 +352,9 @@ func (m *Manager) stopAll(ctx context.Context, key string) error {
 	if err = ref.Value.AwaitStart(ctx); err == nil { // of which only the store may know yet
 		err = ref.Value.DropQueued(ctx, why)
 	}
+	if g := ref.Value.Goal(); err == nil && g.IsOpen() {
+		err = m.stopGoal(ctx, ref.Value)
+	}
 	open := ref.Value.IsOpen()
 	m.release(ref)
 	if err != nil || !open {

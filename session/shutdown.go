@@ -105,6 +105,9 @@ func (m *Manager) drain() {
 		for _, timer := range m.cancels {
 			timer.Stop()
 		}
+		for _, w := range m.wakes {
+			w.timer.Stop()
+		}
 	})
 	m.store.Drain()
 	for _, d := range m.runningNow() {

@@ -16,6 +16,7 @@ type order struct {
 	queued map[string]int64    // turns that wait for their start, with the record of their prompt
 	known  map[uint64]struct{} // the turns that the log has, each as a hash
 	calls  map[string]*call    // of the open turn
+	goals  goals
 }
 
 // call is a tool call of the open turn.
@@ -57,7 +58,10 @@ func (o *order) add(rec record.Record, fact any) {
 		o.unqueue(rec, rec.TurnID, "dropped")
 	case *record.TurnStarted:
 		o.start(rec)
-	case *record.CompactionAsked:
+		o.goalTurn(rec, f.Goal)
+	case *record.CompactionAsked, *record.GoalStarted, *record.GoalCheckpointed, *record.GoalPaused,
+		*record.GoalResumed, *record.GoalEnded, *record.MessageInjected:
+		o.goal(rec, f)
 		if rec.TurnID != "" {
 			o.reportf(ruleOrder, rec.Seq, "one of no turn", "it is a %s of turn %q", rec.Kind, rec.TurnID)
 		}
@@ -179,6 +183,7 @@ func (o *order) endTurn(rec record.Record, f *record.TurnEnded) {
 				"tool call %q has no result, and its turn has completed with record %d", id, rec.Seq)
 		}
 	}
+	o.goals.ended = rec.TurnID
 	o.open, o.calls = "", nil
 }
 

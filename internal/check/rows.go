@@ -58,7 +58,7 @@ func (s *subject) note(rec record.Record, fact any) {
 
 // eachRow calls f with each row that the store has of the session.
 func (s *subject) eachRow(ctx context.Context, f func(store.Row)) error {
-	for _, kind := range []store.RowKind{store.RowTurn, store.RowInteraction} {
+	for _, kind := range []store.RowKind{store.RowTurn, store.RowInteraction, store.RowGoal} {
 		q := store.RowQuery{Kind: kind, SessionID: s.info.ID, Limit: page}
 		for {
 			rows, err := s.db.Rows(ctx, q)

@@ -16,8 +16,9 @@ import (
 // Bounds of what packages export, see TestSurface. Whoever removes names lowers them; the aim for
 // all public packages is 200. What several servers over one store need are ten of them: the store in
 // PostgreSQL, and session.Owners with what it takes and returns. Two are the rows of the event log, and what selects them.
+// Eighteen are goals: their records, their requests and their lists.
 const (
-	maxExported = 213
+	maxExported = 231
 	maxModel    = 51
 	maxKit      = 4
 )

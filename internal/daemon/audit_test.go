@@ -51,7 +51,7 @@ func TestAudit(t *testing.T) {
 		reads := m.Name() == "WatchSession" ||
 			m.Options().(*descriptorpb.MethodOptions).GetIdempotencyLevel() == descriptorpb.MethodOptions_NO_SIDE_EFFECTS
 		if !reads && m.Name() != "SubmitToolResults" {
-			want["SessionService."+string(m.Name())] = 1
+			want[string(m.Parent().Name())+"."+string(m.Name())] = 1
 		}
 		if code := outcome(t, ben, g.url(), m, req); !reads && code != agentdv1.ErrorCode_ERROR_CODE_PERMISSION_DENIED {
 			t.Errorf("%s (names a session: %v): %v", m.Name(), named, code)

@@ -211,7 +211,7 @@ func (g *gated) bad() map[string]*http.Client {
 	}
 }
 
-// needs says which role each method of SessionService is for.
+// needs says which role each method of the services is for.
 var needs = map[protoreflect.Name]principal.Role{
 	"CreateSession": principal.Caller, "GetSession": principal.Observer, "ListSessions": principal.Observer,
 	"UpdateSession": principal.Caller, "CompactSession": principal.Caller, "DeleteSession": principal.Caller, "ForkSession": principal.Caller,
@@ -226,6 +226,9 @@ var needs = map[protoreflect.Name]principal.Role{
 	"CreateSessionToken": principal.Caller,
 	"ApplyAgent":         principal.Caller, "GetAgent": principal.Observer, "ListAgents": principal.Observer,
 	"ArchiveAgent": principal.Caller, "DeleteAgent": principal.Caller,
+	// Of GoalService:
+	"Start": principal.Caller, "Resume": principal.Caller, "Get": principal.Observer, "List": principal.Observer,
+	"Control": principal.Caller, "Inject": principal.Caller,
 }
 
 func may(role, need principal.Role) bool {
@@ -233,10 +236,14 @@ func may(role, need principal.Role) bool {
 }
 
 func methods() []protoreflect.MethodDescriptor {
-	all := agentdv1.File_agentd_v1_sessions_proto.Services().ByName("SessionService").Methods()
-	out := make([]protoreflect.MethodDescriptor, all.Len())
-	for i := range out {
-		out[i] = all.Get(i)
+	var out []protoreflect.MethodDescriptor
+	for _, service := range []protoreflect.ServiceDescriptor{
+		agentdv1.File_agentd_v1_sessions_proto.Services().ByName("SessionService"),
+		agentdv1.File_agentd_v1_goals_proto.Services().ByName("GoalService"),
+	} {
+		for i := range service.Methods().Len() {
+			out = append(out, service.Methods().Get(i))
+		}
 	}
 	return out
 }
@@ -458,6 +465,7 @@ func TestSessionTokens(t *testing.T) {
 	allowed := []string{
 		"GetSession", "CreateTurn", "GetTurn", "ListTurns", "CancelTurn", "CancelToolCall", "ListTurnEvents", "WatchTurn", "ListSessionEvents",
 		"CompactSession", "WatchSession", "SubmitToolResults", "GetInteraction", "ListInteractions", "ResolveInteraction", "RaiseInteraction", "GetCapabilities", "ListModels",
+		"Get", "List", "Control", "Inject",
 	}
 	for _, m := range methods() {
 		req, _ := filled(m, own.GetSessionId(), own.GetId())

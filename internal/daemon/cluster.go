@@ -58,6 +58,8 @@ const (
 	featureSealing = "sealing"
 	// featureShares: it counts turns, streams and requests of tenants with the others.
 	featureShares = "tenant-shares"
+	// featureGoals: it reads the records of goals, and goes on with them.
+	featureGoals = "goals"
 )
 
 // features are those that a replica lists.
@@ -65,7 +67,7 @@ func (c *Cluster) features() []string {
 	if c.Featureless {
 		return nil
 	}
-	return []string{featureSlices, featureSealing, featureShares}
+	return []string{featureSlices, featureSealing, featureShares, featureGoals}
 }
 
 // maySeal refuses to encrypt beside replicas that would neither open what this one seals nor follow it to a newer data
@@ -79,6 +81,18 @@ func (d *Daemon) maySeal() error {
 			"stop those of that version before this one encrypts", r.Name, r.Version)
 	}
 	return nil
+}
+
+// goalsWaitFor returns why no goal may begin: a replica could not read the log of its session; "" if one may.
+func (d *Daemon) goalsWaitFor() string {
+	if d.replica == nil {
+		return ""
+	}
+	for _, r := range d.replica.member.Lacking(featureGoals) {
+		return fmt.Sprintf("replica %s of version %s does not know goals: "+
+			"try again when all replicas are of a version that does", r.Name, r.Version)
+	}
+	return ""
 }
 
 // warnOfSlices says that older replicas count for themselves what they reserve.

@@ -218,6 +218,7 @@ func (d *Daemon) serverConfig(cfg *Config) server.Config {
 		},
 		Authenticate:   d.auth.Authenticate,
 		CreateToken:    d.createTokens(),
+		GoalsWaitFor:   d.goalsWaitFor,
 		Audit:          d.audit(),
 		From:           d.auth.From,
 		Observe:        d.observe,

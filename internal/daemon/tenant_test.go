@@ -57,6 +57,15 @@ func filled(m protoreflect.MethodDescriptor, session, turn string) (req proto.Me
 		return &agentdv1.DeleteAgentRequest{Name: "none"}, false
 	case "CompactSession":
 		return &agentdv1.CompactSessionRequest{SessionId: session, Focus: "mine"}, true
+	case "Start":
+		return &agentdv1.StartGoalRequest{Execute: &agentdv1.RunRequest_ExecuteRequest{Agent: llm("root", "echo")}, Goal: "x", MaxTurns: new(int32(1))}, false
+	case "Resume":
+		ex := &agentdv1.RunRequest_ExecuteRequest{SessionId: &session, Agent: llm("root", "echo")}
+		return &agentdv1.ResumeGoalRequest{Goal: &agentdv1.StartGoalRequest{Execute: ex, Goal: "x", MaxTurns: new(int32(1))}}, true
+	case "Control":
+		return &agentdv1.ControlGoalRequest{SessionId: session, Action: agentdv1.GoalAction_GOAL_ACTION_PAUSE}, true
+	case "Inject":
+		return &agentdv1.InjectRequest{SessionId: session, Text: "x"}, true
 	case "UpdateSession":
 		return &agentdv1.UpdateSessionRequest{SessionId: session, ClientRef: new("mine")}, true
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/apzuk3/agentd/session/internal/goal"
 	"github.com/apzuk3/agentd/session/internal/position"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
@@ -26,6 +27,7 @@ type Index struct {
 
 	turns map[string]*Turn
 	asked Asked
+	goal  goal.State
 }
 
 // Clone returns an index that changes by itself.
@@ -76,7 +78,7 @@ func (x *Index) note(rec record.Record, fact any) []entry {
 			t.Open = append(t.Open, in.Resolution.ApprovedCall(in.Call))
 		}
 	}
-	return changed
+	return append(changed, x.noteGoal(rec, fact)...)
 }
 
 // noteTurn is note for the turns.

@@ -20,6 +20,9 @@ func (f *TurnStarted) ReadSpec() (*Spec, error) {
 		Prompt: f.Prompt, Parts: f.Parts, Before: f.Before, After: f.After, Raw: f.Raw, PlanMode: f.PlanMode,
 		Mode: f.Mode, Agent: &agentdv1.Agent{}, Pinned: true,
 	}
+	if f.Goal != nil {
+		spec.Goal = &f.Goal.Tools
+	}
 	opts := protojson.UnmarshalOptions{DiscardUnknown: true}
 	if err := opts.Unmarshal(f.Agent, spec.Agent); err != nil {
 		return nil, err
@@ -56,6 +59,8 @@ type Spec struct {
 	Raw bool
 	// PlanMode keeps tools that change something from being asked for.
 	PlanMode bool
+	// Goal are the tools of the turn's goal, nil for a turn without one.
+	Goal *GoalTools
 	// Tenant is whom the session belongs to: its models are those of the turn. It is no part of the log.
 	Tenant string
 	// Pinned is true for a tree that the log holds: it was accepted once, and goes on where one that is new
@@ -121,6 +126,8 @@ type TurnStarted struct {
 	PlanMode bool `json:"plan_mode,omitempty"`
 	// By is the id of the principal whose prompt it is; "" in logs of before there were principals.
 	By string `json:"by,omitempty"`
+	// Goal is set in the turns of a goal.
+	Goal *GoalTurn `json:"goal,omitempty"`
 	// Trace is the trace that the turn is part of, also after a restart; zero for none.
 	Trace tracecontext.Context `json:"trace,omitzero"`
 	// Warnings are about what of the request was left out.
@@ -361,6 +368,8 @@ type Event struct {
 	Before *Usage `json:",omitempty"`
 	// Marks are the places of the message's deltas, as Run.Marks has given them.
 	Marks Marks `json:",omitempty"`
+	// Goal is what agents say of their goal with the event, nil for nothing.
+	Goal *GoalSaid `json:",omitempty"`
 	// To runs from the root to the agent to which this one has handed the conversation over with the event;
 	// nil where it has not.
 	To []string `json:",omitempty"`

@@ -35,6 +35,14 @@ const (
 
 	KindCompactionAsked Kind = "compaction_asked" // CompactionAsked; of no turn
 
+	// Of goals; all of no turn.
+	KindGoalStarted      Kind = "goal_started"      // GoalStarted
+	KindGoalCheckpointed Kind = "goal_checkpointed" // GoalCheckpointed
+	KindGoalPaused       Kind = "goal_paused"       // GoalPaused
+	KindGoalResumed      Kind = "goal_resumed"      // GoalResumed
+	KindGoalEnded        Kind = "goal_ended"        // GoalEnded
+	KindMessageInjected  Kind = "message_injected"  // MessageInjected
+
 	// Of an agent that a backend runs; the protocol's message, without the session's id.
 	KindRemoteSession Kind = "remote_session" // agentdv1.RemoteSession
 )
@@ -62,6 +70,12 @@ var kinds = []struct {
 	{KindClientsLeft, func() any { return &ClientsLeft{} }},
 	{KindTurnEnded, func() any { return &TurnEnded{} }},
 	{KindCompactionAsked, func() any { return &CompactionAsked{} }},
+	{KindGoalStarted, func() any { return &GoalStarted{} }},
+	{KindMessageInjected, func() any { return &MessageInjected{} }},
+	{KindGoalPaused, func() any { return &GoalPaused{} }},
+	{KindGoalResumed, func() any { return &GoalResumed{} }},
+	{KindGoalCheckpointed, func() any { return &GoalCheckpointed{} }},
+	{KindGoalEnded, func() any { return &GoalEnded{} }},
 }
 
 // Kinds returns every kind, in an order in which one turn can have them.
@@ -75,6 +89,16 @@ func Kinds() []Kind {
 
 // Known reports whether the kind exists.
 func (k Kind) Known() bool { return k.row() >= 0 }
+
+// OfSession reports whether records of the kind are of the session alone, not of a turn.
+func (k Kind) OfSession() bool {
+	switch k {
+	case KindCompactionAsked, KindGoalStarted, KindGoalCheckpointed, KindGoalPaused, KindGoalResumed, KindGoalEnded,
+		KindMessageInjected:
+		return true
+	}
+	return false
+}
 
 // row is the place of a kind in the table, -1 for none.
 func (k Kind) row() int {

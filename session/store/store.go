@@ -218,6 +218,7 @@ type RowKind string
 const (
 	RowTurn        RowKind = "turn"
 	RowInteraction RowKind = "interaction"
+	RowGoal        RowKind = "goal"
 )
 
 // Row is one entry of the index: the state of a turn or an interaction, which lists and lookups return

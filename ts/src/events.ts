@@ -16,6 +16,7 @@ import {
   warningsOf,
 } from "./fromjson.js";
 import type { LineageJson, RunResponse_EndResponseJson, RunResponseJson } from "./gen/agentd/v1/service_pb.js";
+import { goalChangeOf, type GoalChange } from "./goals.js";
 import { bytesOf, dateOf, msOf, numberOf, wordOf, type JsonObject, type JsonValue } from "./json.js";
 import type {
   HistoryCompacted,
@@ -222,6 +223,8 @@ export type EventBody =
   | ({ readonly type: "raw_payload_received" } & RawPayloadReceived)
   /** An agent's model is from now on told a summary of the beginning of the conversation. */
   | ({ readonly type: "history_compacted" } & HistoryCompacted)
+  /** Something has happened to a goal of the session. */
+  | ({ readonly type: "goal" } & GoalChange)
   /** A person is asked. */
   | { readonly type: "interaction_requested"; readonly interaction: Interaction }
   /** A person has answered, or need not any more. */
@@ -417,6 +420,7 @@ const readers: { [K in keyof Told]: (value: Told[K]) => EventBody | undefined } 
       contextTokens: numberOf(contextTokens),
     };
   },
+  goal: (change) => ({ type: "goal", ...goalChangeOf(change) }),
   interactionRequested: ({ interaction }) =>
     interaction && { type: "interaction_requested", interaction: interactionOf(interaction) },
   interactionResolved: ({ interaction }) =>

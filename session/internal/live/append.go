@@ -108,9 +108,11 @@ func (s *Session) refusesLocked(ctx context.Context, entries []*entry) error {
 			return retry.Unavailable(retry.TakeWrites, s.stall)
 		}
 		switch e.kind {
-		case record.KindTurnStarted, record.KindTurnResumed, record.KindTurnQueued, record.KindTurnDropped,
-			record.KindCompactionAsked:
+		case record.KindTurnStarted, record.KindTurnResumed, record.KindTurnQueued, record.KindTurnDropped:
 		default:
+			if e.kind.OfSession() {
+				continue
+			}
 			late := e.attempt != nil && e.attempt != e.turn.attempt
 			if late || e.turn != s.turn || e.turn.phase == phase.TurnEnding || e.turn.phase == phase.TurnEnded {
 				return fault.Errorf(fault.Invalid, "turn %s is over", e.turn.id)
@@ -261,8 +263,8 @@ func (s *Session) numberLocked(f *flight) error {
 	x := s.index.Clone()
 	for i, e := range f.entries {
 		e.rec = record.Record{Seq: s.seq + int64(i) + 1, TurnID: e.turn.id, Kind: e.kind, Time: now, Data: e.data}
-		if e.kind == record.KindCompactionAsked {
-			e.rec.TurnID = "" // it is of the session alone
+		if e.kind.OfSession() {
+			e.rec.TurnID = ""
 		}
 		f.batch.Records = append(f.batch.Records, e.rec)
 		if probation.IsStep(e.kind) {

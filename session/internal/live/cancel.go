@@ -288,6 +288,15 @@ func (s *Session) leftQueuedLocked(q *Turn) {
 // store has no space it fails at once. The caller has reserved the session; the turn to run next, if one
 // is returned, takes over the reservation.
 func (s *Session) CloseOpen(ctx context.Context, reason string) (next *Driver, err error) {
+	return s.closeOpen(ctx, reason, true)
+}
+
+// GiveWay is CloseOpen for a caller that starts another turn: none of the session's goal follows.
+func (s *Session) GiveWay(ctx context.Context) (next *Driver, err error) {
+	return s.closeOpen(ctx, Interrupted, false)
+}
+
+func (s *Session) closeOpen(ctx context.Context, reason string, goes bool) (next *Driver, err error) {
 	if s.Inherits() {
 		reason = Forked
 		if err := s.DropQueued(ctx, reason); err != nil {
@@ -297,7 +306,7 @@ func (s *Session) CloseOpen(ctx context.Context, reason string) (next *Driver, e
 	if !s.IsOpen() {
 		return nil, nil
 	}
-	return s.CloseAs(ctx, func(r record.Receipt) (func() *record.TurnEnded, error) {
+	return s.closeAs(ctx, goes, func(r record.Receipt) (func() *record.TurnEnded, error) {
 		stop := &halt.Canceled{Reason: reason, At: time.Now(), Receipt: r}
 		return stop.End, stop
 	})
@@ -307,6 +316,12 @@ func (s *Session) CloseOpen(ctx context.Context, reason string) (next *Driver, e
 // the cause of the turn's context.
 func (s *Session) CloseAs(
 	ctx context.Context, how func(record.Receipt) (end func() *record.TurnEnded, cause error),
+) (next *Driver, err error) {
+	return s.closeAs(ctx, true, how)
+}
+
+func (s *Session) closeAs(
+	ctx context.Context, goes bool, how func(record.Receipt) (end func() *record.TurnEnded, cause error),
 ) (next *Driver, err error) {
 	d, err := s.Reopen(ctx, ownKeysOf(s))
 	if err != nil {
@@ -331,7 +346,7 @@ func (s *Session) CloseAs(
 		s.store.Log.Error("repair of an interrupted turn failed",
 			slog.String("session", s.id), slog.String("turn", d.a.t.id), slog.String("error", err.Error()))
 	}
-	return s.Finish(ctx, d, end())
+	return s.finish(ctx, d, end(), goes)
 }
 
 // beginClosing makes an attempt of Reopen the turn's own, which closes it, and returns the receipt.

@@ -70,7 +70,7 @@ func load(ctx context.Context, env Env, key string, upTo int64) (_ *Session, err
 // replayLocked applies a record that is read from the log, and returns its turn.
 func (s *Session) replayLocked(rec record.Record, fact any) (*Turn, error) {
 	t := s.subject(rec, fact)
-	if rec.Kind != record.KindCompactionAsked && (t == nil || t.ended != nil || t.id != rec.TurnID) {
+	if !rec.Kind.OfSession() && (t == nil || t.ended != nil || t.id != rec.TurnID) {
 		return nil, fmt.Errorf("session %s: record %d (%s) is of turn %q, which is not open",
 			s.id, rec.Seq, rec.Kind, rec.TurnID)
 	}

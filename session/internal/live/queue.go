@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -204,9 +203,14 @@ func (s *Session) unclaimLocked() {
 }
 
 // Finish records the end of an attempt's turn. The same append holds, in this order, the events of
-// AppendAtEnd, the end, and the start of the next queued turn. finish reserves the session for that turn
-// and returns its attempt.
+// AppendAtEnd, the end, how the session's goal stands, and the start of the next queued turn, or of the next one of the
+// goal. finish reserves the session for that turn and returns its attempt.
 func (s *Session) Finish(ctx context.Context, d *Driver, end *record.TurnEnded) (next *Driver, err error) {
+	return s.finish(ctx, d, end, true)
+}
+
+// finish is Finish; without goes no turn of the goal follows.
+func (s *Session) finish(ctx context.Context, d *Driver, end *record.TurnEnded, goes bool) (next *Driver, err error) {
 	t, run := d.a.t, d.run
 	s.queueing <- struct{}{}
 	defer func() { <-s.queueing }()
@@ -219,51 +223,39 @@ func (s *Session) Finish(ctx context.Context, d *Driver, end *record.TurnEnded) 
 		return nil, err
 	}
 	entries := slices.Concat(run.atEnd, []*entry{{turn: t, kind: record.KindTurnEnded, data: data, fact: end}})
-	var queued *Turn
-	for _, q := range s.queuedNow() {
-		err := s.stateFits(ctx, q.waits.State)
-		if e, ok := errors.AsType[*fault.Error](err); !ok || e.Code != fault.LimitExceeded {
-			queued = q // wholeState returns any other error
-			break
-		}
-		drop := &record.TurnDropped{Reason: err.Error(), Code: fault.LimitExceeded, Message: err.Error()}
-		data, err := logjson.Marshal(drop)
-		if err != nil {
+	drops, queued, err := s.nextQueued(ctx)
+	if err != nil {
+		return nil, err
+	}
+	st := s.stepsNow()
+	starts, err := st.follow(s.afterTurn(t, end, &st.goal, st.now), goes && queued == nil)
+	if err != nil {
+		return nil, err
+	}
+	entries = slices.Concat(entries, drops, st.entries)
+	begins, fact := queued, (*record.TurnStarted)(nil)
+	switch {
+	case queued != nil:
+		fact = &queued.waits.TurnStarted
+	case starts:
+		if begins, fact, err = st.startNext(); err != nil {
 			return nil, err
 		}
-		entries = append(entries, &entry{turn: q, kind: record.KindTurnDropped, data: data, fact: drop})
+		if !d.a.closes { // else the keys are none
+			begins.keys = d.a.keys
+		}
 	}
-	if queued != nil {
+	if begins != nil {
 		whole, err := s.wholeState(ctx)
 		if err != nil {
 			return nil, err
 		}
-		fact := &queued.waits.TurnStarted
-		var spec *record.Spec
-		if queued.spec == nil { // it was read from the log
-			if spec, err = fact.ReadSpec(); err != nil {
-				return nil, fmt.Errorf("session %s: turn %s: %w", s.id, queued.id, err)
-			}
-		}
 		writeState(whole, run.stateAtEnd())
-		writeState(whole, fact.State)
-		lock.Do(&s.mu, func() { // a watcher of a queued turn may read it now
-			if spec != nil {
-				queued.spec = spec
-			}
-			queued.snapshot = whole
-			s.limitLocked(queued.spec, fact)
-		})
-		data, err := logjson.Marshal(fact)
+		e, started, err := s.startEntry(begins, fact, whole)
 		if err != nil {
 			return nil, err
 		}
-		entries = append(entries, &entry{
-			turn: queued, kind: record.KindTurnStarted, data: data, fact: fact, shared: s.sharedValues(fact.State),
-		})
-		state := maps.Clone(whole)
-		writeState(state, fact.Temp)
-		next = &Driver{a: queued.attempt, run: &Run{s: s, t: queued, a: queued.attempt, state: state}}
+		entries, next = append(entries, e), started
 	}
 	own := next != nil && s.reserveNext(t)
 	if _, err := s.commit(context.Background(), entries...); err != nil {
@@ -273,6 +265,33 @@ func (s *Session) Finish(ctx context.Context, d *Driver, end *record.TurnEnded) 
 		return nil, err
 	}
 	return next, nil
+}
+
+// nextQueued returns the queued turn that starts next, with its spec, nil for none; and the drops of those before it
+// that cannot start.
+func (s *Session) nextQueued(ctx context.Context) (drops []*entry, next *Turn, err error) {
+	for _, q := range s.queuedNow() {
+		err := s.stateFits(ctx, q.waits.State)
+		if e, ok := errors.AsType[*fault.Error](err); !ok || e.Code != fault.LimitExceeded {
+			next = q // wholeState returns any other error
+			break
+		}
+		drop := &record.TurnDropped{Reason: err.Error(), Code: fault.LimitExceeded, Message: err.Error()}
+		data, err := logjson.Marshal(drop)
+		if err != nil {
+			return nil, nil, err
+		}
+		drops = append(drops, &entry{turn: q, kind: record.KindTurnDropped, data: data, fact: drop})
+	}
+	if next == nil || next.spec != nil {
+		return drops, next, nil
+	}
+	spec, err := next.waits.ReadSpec() // it was read from the log
+	if err != nil {
+		return nil, nil, fmt.Errorf("session %s: turn %s: %w", s.id, next.id, err)
+	}
+	lock.Do(&s.mu, func() { next.spec = spec })
+	return drops, next, nil
 }
 
 // reserveNext reserves the session for the turn that follows t. It reports false if t does not run: then
@@ -310,7 +329,7 @@ func (d *Driver) LacksKey() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	lacks := func(provider string) bool { return t.keys[provider] == "" }
-	if t.stop != nil || !slices.ContainsFunc(t.waits.OwnKeys, lacks) {
+	if t.stop != nil || !slices.ContainsFunc(s.lastSpec.OwnKeys, lacks) {
 		return false
 	}
 	t.enter(phase.TurnSuspended)

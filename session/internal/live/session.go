@@ -134,6 +134,7 @@ func (s *Session) applyLocked(rec record.Record, fact any, t *Turn) {
 		close(t.done)
 	case *record.Event:
 		s.state.Merge(f.State)
+		t.said = t.said.Add(f.Goal)
 		if f.Injected != "" {
 			if q := s.unqueueLocked(f.Injected); q != nil {
 				q.enter(phase.TurnInjected)

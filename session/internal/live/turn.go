@@ -62,9 +62,10 @@ type facts struct {
 	resolved     map[string]record.Resolution // by call
 	steps        [][]record.ToolCall          // the calls of each response that has calls without a result
 	usage        record.Usage
-	called       int64     // model calls whose end is in the log
-	cancelAt     clock.Due // when the turn is canceled if no client comes back; zero while one is there, or none came
-	cancelLogged time.Time // cancelAt as in the log
+	said         *record.GoalSaid // of the goal of the turn; nil for nothing
+	called       int64            // model calls whose end is in the log
+	cancelAt     clock.Due        // when the turn is canceled if no client comes back; zero: one is there, or none came
+	cancelLogged time.Time        // cancelAt as in the log
 }
 
 // newTurn returns a turn that does not run.

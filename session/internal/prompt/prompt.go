@@ -20,6 +20,8 @@ type Prompt struct {
 	// Spec is what the turn runs, and Started how it begins. Spec has passed Runner.Check.
 	Spec    *record.Spec
 	Started *record.TurnStarted
+	// Goal, if not nil, is a goal that begins; Started is how its turns do. Its id is to be set.
+	Goal *record.GoalStarted
 	// Keys are the caller's own provider keys.
 	Keys keys.Of
 	// OnBusy says what happens when the session already runs a turn.

@@ -253,6 +253,9 @@ func (v *view) fact(rec record.Record, fact any, replayed bool, offered []string
 				v.call(position.Calls+1, f.ApprovedCall(in.Call), offered)
 			}
 		}
+	case *record.GoalStarted, *record.GoalCheckpointed, *record.GoalPaused, *record.GoalResumed, *record.GoalEnded,
+		*record.MessageInjected:
+		v.goal(f)
 	case *record.TurnEnded:
 		v.end(f, asking)
 		if v.whole {

@@ -4,7 +4,11 @@ package storage
 
 import (
 	"context"
+	"crypto/rand"
+	"fmt"
 	"log/slog"
+	"os"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -43,6 +47,9 @@ type Store struct {
 	Lags       atomic.Int64 // how often a watcher began to lag
 
 	OnToolResult func(record.Outcome, time.Duration) // may be nil
+
+	// Holder names the process: HOST/PID/RANDOM.
+	Holder string
 }
 
 // Config is what a Store works with.
@@ -68,6 +75,7 @@ func New(cfg Config) *Store {
 
 		OnToolResult: cfg.OnToolResult,
 		Recent:       recent.New(),
+		Holder:       holder(),
 	}
 	st.Store = retry.New(retry.Config{
 		Store:    cfg.Store,
@@ -86,6 +94,15 @@ func New(cfg Config) *Store {
 	})
 	st.SharedKeys = shared.New(st, shared.Use{Keys: cfg.Limits.MaxSharedKeys, Bytes: cfg.Limits.MaxSharedBytes})
 	return st
+}
+
+// holder names the process.
+func holder() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "localhost"
+	}
+	return fmt.Sprintf("%s/%d/%s", host, os.Getpid(), strings.ToLower(rand.Text()[:8]))
 }
 
 // slices are those whose calls are tried again like those of the store.

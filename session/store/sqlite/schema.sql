@@ -9,7 +9,7 @@ CREATE TABLE goose_db_version (
     tstamp     TIMESTAMP DEFAULT (datetime('now'))
 );
 INSERT INTO goose_db_version (version_id, is_applied) VALUES
-    (0, 1), (1, 1), (2, 1), (3, 1), (4, 1), (5, 1), (6, 1), (7, 1), (8, 1), (9, 1), (10, 1), (11, 1), (12, 1), (13, 1), (14, 1), (15, 1), (16, 1), (17, 1), (18, 1), (19, 1), (20, 1), (21, 1), (22, 1);
+    (0, 1), (1, 1), (2, 1), (3, 1), (4, 1), (5, 1), (6, 1), (7, 1), (8, 1), (9, 1), (10, 1), (11, 1), (12, 1), (13, 1), (14, 1), (15, 1), (16, 1), (17, 1), (18, 1), (19, 1), (20, 1), (21, 1), (22, 1), (23, 1);
 
 CREATE TABLE sessions (
     id          TEXT    NOT NULL PRIMARY KEY,

@@ -123,7 +123,9 @@ func wellIndexed(id string, rows []store.Row, k *store.Key) bool {
 	return ok
 }
 
-func knownRow(k store.RowKind) bool { return k == store.RowTurn || k == store.RowInteraction }
+func knownRow(k store.RowKind) bool {
+	return k == store.RowTurn || k == store.RowInteraction || k == store.RowGoal
+}
 
 // begin returns the error that a method that writes starts with.
 func (m *model) begin(ctx context.Context, wellFormed bool) error {

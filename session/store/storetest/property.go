@@ -240,7 +240,7 @@ func (c *comparison) everything() {
 		c.compareInfo(c.prefix + name)
 	}
 	c.compareSessions(store.InfoQuery{Limit: 2})
-	for _, kind := range []store.RowKind{store.RowTurn, store.RowInteraction} {
+	for _, kind := range []store.RowKind{store.RowTurn, store.RowInteraction, store.RowGoal} {
 		c.compareRows(store.RowQuery{Kind: kind, Limit: 2})
 	}
 	c.compareShared(c.prefix + "app")

@@ -50,7 +50,7 @@ func (*comparison) turn(t *rapid.T) string {
 }
 
 func (*comparison) kind(t *rapid.T) store.RowKind {
-	return rapid.SampledFrom([]store.RowKind{store.RowTurn, store.RowInteraction}).Draw(t, "kind")
+	return rapid.SampledFrom([]store.RowKind{store.RowTurn, store.RowInteraction, store.RowGoal}).Draw(t, "kind")
 }
 
 func (*comparison) keyName(t *rapid.T) string {

@@ -125,7 +125,9 @@ func checkRows(id string, rows []store.Row) error {
 	return nil
 }
 
-func knownRow(k store.RowKind) bool { return k == store.RowTurn || k == store.RowInteraction }
+func knownRow(k store.RowKind) bool {
+	return k == store.RowTurn || k == store.RowInteraction || k == store.RowGoal
+}
 
 // CheckRowQuery refuses a query that no store takes.
 func CheckRowQuery(q *store.RowQuery) error {

@@ -816,6 +816,7 @@ type RunResponse struct {
 	//	*RunResponse_ProviderToolsUsed
 	//	*RunResponse_RawPayloadReceived
 	//	*RunResponse_HistoryCompacted
+	//	*RunResponse_Goal
 	//	*RunResponse_ToolCallUnserved
 	//	*RunResponse_MessageCompleted
 	//	*RunResponse_AgentStarted
@@ -1071,6 +1072,15 @@ func (x *RunResponse) GetHistoryCompacted() *HistoryCompacted {
 	return nil
 }
 
+func (x *RunResponse) GetGoal() *GoalEvent {
+	if x != nil {
+		if x, ok := x.Response.(*RunResponse_Goal); ok {
+			return x.Goal
+		}
+	}
+	return nil
+}
+
 func (x *RunResponse) GetToolCallUnserved() *ToolCallUnserved {
 	if x != nil {
 		if x, ok := x.Response.(*RunResponse_ToolCallUnserved); ok {
@@ -1276,6 +1286,11 @@ type RunResponse_HistoryCompacted struct {
 	HistoryCompacted *HistoryCompacted `protobuf:"bytes,33,opt,name=history_compacted,json=historyCompacted,proto3,oneof"`
 }
 
+type RunResponse_Goal struct {
+	// Something has happened to a goal of the session.
+	Goal *GoalEvent `protobuf:"bytes,34,opt,name=goal,proto3,oneof"`
+}
+
 type RunResponse_ToolCallUnserved struct {
 	// No attached client has a tool.
 	ToolCallUnserved *ToolCallUnserved `protobuf:"bytes,35,opt,name=tool_call_unserved,json=toolCallUnserved,proto3,oneof"`
@@ -1347,6 +1362,8 @@ func (*RunResponse_ProviderToolsUsed) isRunResponse_Response() {}
 func (*RunResponse_RawPayloadReceived) isRunResponse_Response() {}
 
 func (*RunResponse_HistoryCompacted) isRunResponse_Response() {}
+
+func (*RunResponse_Goal) isRunResponse_Response() {}
 
 func (*RunResponse_ToolCallUnserved) isRunResponse_Response() {}
 
@@ -5009,7 +5026,7 @@ var File_agentd_v1_service_proto protoreflect.FileDescriptor
 
 const file_agentd_v1_service_proto_rawDesc = "" +
 	"\n" +
-	"\x17agentd/v1/service.proto\x12\tagentd.v1\x1a\x1cagentd/v1/interactions.proto\x1a\x15agentd/v1/types.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf6\x15\n" +
+	"\x17agentd/v1/service.proto\x12\tagentd.v1\x1a\x1bagentd/v1/goal_events.proto\x1a\x1cagentd/v1/interactions.proto\x1a\x15agentd/v1/types.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf6\x15\n" +
 	"\n" +
 	"RunRequest\x12@\n" +
 	"\aexecute\x18\x01 \x01(\v2$.agentd.v1.RunRequest.ExecuteRequestH\x00R\aexecute\x12F\n" +
@@ -5104,7 +5121,7 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"visibility\x18\a \x01(\x0e2\x1d.agentd.v1.Display.VisibilityB\b\xbaH\x05\x82\x01\x02\x10\x01R\n" +
 	"visibilityB\f\n" +
 	"\n" +
-	"_after_seq\"\x8e\x1d\n" +
+	"_after_seq\"\xae\x1d\n" +
 	"\vRunResponse\x12B\n" +
 	"\aexecute\x18\x01 \x01(\v2&.agentd.v1.RunResponse.ExecuteResponseH\x00R\aexecute\x12H\n" +
 	"\theartbeat\x18\x02 \x01(\v2(.agentd.v1.RunResponse.HeartbeatResponseH\x00R\theartbeat\x12E\n" +
@@ -5127,7 +5144,8 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\x14model_call_fell_back\x18\x1e \x01(\v2\x1c.agentd.v1.ModelCallFellBackH\x00R\x11modelCallFellBack\x12N\n" +
 	"\x13provider_tools_used\x18\x1f \x01(\v2\x1c.agentd.v1.ProviderToolsUsedH\x00R\x11providerToolsUsed\x12Q\n" +
 	"\x14raw_payload_received\x18  \x01(\v2\x1d.agentd.v1.RawPayloadReceivedH\x00R\x12rawPayloadReceived\x12J\n" +
-	"\x11history_compacted\x18! \x01(\v2\x1b.agentd.v1.HistoryCompactedH\x00R\x10historyCompacted\x12K\n" +
+	"\x11history_compacted\x18! \x01(\v2\x1b.agentd.v1.HistoryCompactedH\x00R\x10historyCompacted\x12*\n" +
+	"\x04goal\x18\" \x01(\v2\x14.agentd.v1.GoalEventH\x00R\x04goal\x12K\n" +
 	"\x12tool_call_unserved\x18# \x01(\v2\x1b.agentd.v1.ToolCallUnservedH\x00R\x10toolCallUnserved\x12J\n" +
 	"\x11message_completed\x18$ \x01(\v2\x1b.agentd.v1.MessageCompletedH\x00R\x10messageCompleted\x12>\n" +
 	"\ragent_started\x18% \x01(\v2\x17.agentd.v1.AgentStartedH\x00R\fagentStarted\x128\n" +
@@ -5215,7 +5233,7 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\x10state_delta_json\x18\n" +
 	" \x01(\tR\x0estateDeltaJsonB\n" +
 	"\n" +
-	"\bresponseJ\x04\b\"\x10#R\x04goal\"\x7f\n" +
+	"\bresponse\"\x7f\n" +
 	"\aLineage\x12*\n" +
 	"\x11parent_session_id\x18\x01 \x01(\tR\x0fparentSessionId\x12\x16\n" +
 	"\x06branch\x18\x02 \x01(\tR\x06branch\x12\x14\n" +
@@ -5576,28 +5594,29 @@ var file_agentd_v1_service_proto_goTypes = []any{
 	(*RunResponse_StateUpdate)(nil),       // 51: agentd.v1.RunResponse.StateUpdate
 	nil,                                   // 52: agentd.v1.RunResponse.ToolCallRequest.MetadataEntry
 	(*RaiseInteractionRequest)(nil),       // 53: agentd.v1.RaiseInteractionRequest
-	(*timestamppb.Timestamp)(nil),         // 54: google.protobuf.Timestamp
-	(*Resolution)(nil),                    // 55: agentd.v1.Resolution
-	(*durationpb.Duration)(nil),           // 56: google.protobuf.Duration
-	(*Part)(nil),                          // 57: agentd.v1.Part
-	(ErrorCode)(0),                        // 58: agentd.v1.ErrorCode
-	(*Usage)(nil),                         // 59: agentd.v1.Usage
-	(StopReason)(0),                       // 60: agentd.v1.StopReason
-	(*Warning)(nil),                       // 61: agentd.v1.Warning
-	(*Interaction)(nil),                   // 62: agentd.v1.Interaction
-	(AgentKind)(0),                        // 63: agentd.v1.AgentKind
-	(*Agent)(nil),                         // 64: agentd.v1.Agent
-	(*Tool)(nil),                          // 65: agentd.v1.Tool
-	(*structpb.Struct)(nil),               // 66: google.protobuf.Struct
-	(OnDisconnect)(0),                     // 67: agentd.v1.OnDisconnect
-	(*Budget)(nil),                        // 68: agentd.v1.Budget
-	(OnBusy)(0),                           // 69: agentd.v1.OnBusy
-	(*SeedMessage)(nil),                   // 70: agentd.v1.SeedMessage
-	(InstructionMode)(0),                  // 71: agentd.v1.InstructionMode
-	(*AgentRef)(nil),                      // 72: agentd.v1.AgentRef
-	(*FieldViolation)(nil),                // 73: agentd.v1.FieldViolation
-	(*ExceededLimit)(nil),                 // 74: agentd.v1.ExceededLimit
-	(*UsageSummary)(nil),                  // 75: agentd.v1.UsageSummary
+	(*GoalEvent)(nil),                     // 54: agentd.v1.GoalEvent
+	(*timestamppb.Timestamp)(nil),         // 55: google.protobuf.Timestamp
+	(*Resolution)(nil),                    // 56: agentd.v1.Resolution
+	(*durationpb.Duration)(nil),           // 57: google.protobuf.Duration
+	(*Part)(nil),                          // 58: agentd.v1.Part
+	(ErrorCode)(0),                        // 59: agentd.v1.ErrorCode
+	(*Usage)(nil),                         // 60: agentd.v1.Usage
+	(StopReason)(0),                       // 61: agentd.v1.StopReason
+	(*Warning)(nil),                       // 62: agentd.v1.Warning
+	(*Interaction)(nil),                   // 63: agentd.v1.Interaction
+	(AgentKind)(0),                        // 64: agentd.v1.AgentKind
+	(*Agent)(nil),                         // 65: agentd.v1.Agent
+	(*Tool)(nil),                          // 66: agentd.v1.Tool
+	(*structpb.Struct)(nil),               // 67: google.protobuf.Struct
+	(OnDisconnect)(0),                     // 68: agentd.v1.OnDisconnect
+	(*Budget)(nil),                        // 69: agentd.v1.Budget
+	(OnBusy)(0),                           // 70: agentd.v1.OnBusy
+	(*SeedMessage)(nil),                   // 71: agentd.v1.SeedMessage
+	(InstructionMode)(0),                  // 72: agentd.v1.InstructionMode
+	(*AgentRef)(nil),                      // 73: agentd.v1.AgentRef
+	(*FieldViolation)(nil),                // 74: agentd.v1.FieldViolation
+	(*ExceededLimit)(nil),                 // 75: agentd.v1.ExceededLimit
+	(*UsageSummary)(nil),                  // 76: agentd.v1.UsageSummary
 }
 var file_agentd_v1_service_proto_depIdxs = []int32{
 	38, // 0: agentd.v1.RunRequest.execute:type_name -> agentd.v1.RunRequest.ExecuteRequest
@@ -5630,78 +5649,79 @@ var file_agentd_v1_service_proto_depIdxs = []int32{
 	20, // 27: agentd.v1.RunResponse.provider_tools_used:type_name -> agentd.v1.ProviderToolsUsed
 	23, // 28: agentd.v1.RunResponse.raw_payload_received:type_name -> agentd.v1.RawPayloadReceived
 	24, // 29: agentd.v1.RunResponse.history_compacted:type_name -> agentd.v1.HistoryCompacted
-	31, // 30: agentd.v1.RunResponse.tool_call_unserved:type_name -> agentd.v1.ToolCallUnserved
-	32, // 31: agentd.v1.RunResponse.message_completed:type_name -> agentd.v1.MessageCompleted
-	34, // 32: agentd.v1.RunResponse.agent_started:type_name -> agentd.v1.AgentStarted
-	35, // 33: agentd.v1.RunResponse.agent_ended:type_name -> agentd.v1.AgentEnded
-	33, // 34: agentd.v1.RunResponse.transferred:type_name -> agentd.v1.Transferred
-	36, // 35: agentd.v1.RunResponse.remote_session:type_name -> agentd.v1.RemoteSession
-	54, // 36: agentd.v1.RunResponse.time:type_name -> google.protobuf.Timestamp
-	37, // 37: agentd.v1.RunResponse.display:type_name -> agentd.v1.Display
-	10, // 38: agentd.v1.RunResponse.lineage:type_name -> agentd.v1.Lineage
-	55, // 39: agentd.v1.InteractionResponse.resolution:type_name -> agentd.v1.Resolution
-	13, // 40: agentd.v1.CancelReceipt.aborted_model_calls:type_name -> agentd.v1.AbortedModelCall
-	14, // 41: agentd.v1.CancelReceipt.canceled_tool_calls:type_name -> agentd.v1.ToolCallRef
-	14, // 42: agentd.v1.CancelReceipt.answered_tool_calls:type_name -> agentd.v1.ToolCallRef
-	56, // 43: agentd.v1.CancelReceipt.took:type_name -> google.protobuf.Duration
-	56, // 44: agentd.v1.AbortedModelCall.ran:type_name -> google.protobuf.Duration
-	57, // 45: agentd.v1.TurnQueued.user_parts:type_name -> agentd.v1.Part
-	57, // 46: agentd.v1.MessageInjected.user_parts:type_name -> agentd.v1.Part
-	56, // 47: agentd.v1.ModelCallRetried.wait:type_name -> google.protobuf.Duration
-	58, // 48: agentd.v1.ModelCallRetried.code:type_name -> agentd.v1.ErrorCode
-	58, // 49: agentd.v1.ModelCallFellBack.code:type_name -> agentd.v1.ErrorCode
-	59, // 50: agentd.v1.ModelCallEnded.usage:type_name -> agentd.v1.Usage
-	60, // 51: agentd.v1.ModelCallEnded.stop_reason:type_name -> agentd.v1.StopReason
-	56, // 52: agentd.v1.ModelCallEnded.duration:type_name -> google.protobuf.Duration
-	56, // 53: agentd.v1.ModelCallEnded.time_to_first_text:type_name -> google.protobuf.Duration
-	0,  // 54: agentd.v1.ModelCallEnded.outcome:type_name -> agentd.v1.ModelCallEnded.Outcome
-	21, // 55: agentd.v1.ProviderToolsUsed.uses:type_name -> agentd.v1.ProviderToolUse
-	22, // 56: agentd.v1.ProviderToolsUsed.citations:type_name -> agentd.v1.Citation
-	1,  // 57: agentd.v1.HistoryCompacted.reason:type_name -> agentd.v1.HistoryCompacted.Reason
-	57, // 58: agentd.v1.ToolCallAnswered.parts:type_name -> agentd.v1.Part
-	61, // 59: agentd.v1.ToolCallAnswered.warnings:type_name -> agentd.v1.Warning
-	62, // 60: agentd.v1.InteractionRequested.interaction:type_name -> agentd.v1.Interaction
-	62, // 61: agentd.v1.InteractionResolved.interaction:type_name -> agentd.v1.Interaction
-	54, // 62: agentd.v1.ToolCallUnserved.expire_time:type_name -> google.protobuf.Timestamp
-	63, // 63: agentd.v1.AgentStarted.kind:type_name -> agentd.v1.AgentKind
-	2,  // 64: agentd.v1.AgentEnded.outcome:type_name -> agentd.v1.AgentEnded.Outcome
-	3,  // 65: agentd.v1.RemoteSession.terminal:type_name -> agentd.v1.RemoteSession.Terminal
-	4,  // 66: agentd.v1.Display.kind:type_name -> agentd.v1.Display.Kind
-	5,  // 67: agentd.v1.Display.phase:type_name -> agentd.v1.Display.Phase
-	6,  // 68: agentd.v1.Display.visibility:type_name -> agentd.v1.Display.Visibility
-	64, // 69: agentd.v1.RunRequest.ExecuteRequest.agent:type_name -> agentd.v1.Agent
-	65, // 70: agentd.v1.RunRequest.ExecuteRequest.tools:type_name -> agentd.v1.Tool
-	66, // 71: agentd.v1.RunRequest.ExecuteRequest.initial_state:type_name -> google.protobuf.Struct
-	67, // 72: agentd.v1.RunRequest.ExecuteRequest.on_disconnect:type_name -> agentd.v1.OnDisconnect
-	56, // 73: agentd.v1.RunRequest.ExecuteRequest.disconnect_grace:type_name -> google.protobuf.Duration
-	68, // 74: agentd.v1.RunRequest.ExecuteRequest.budget:type_name -> agentd.v1.Budget
-	68, // 75: agentd.v1.RunRequest.ExecuteRequest.session_budget:type_name -> agentd.v1.Budget
-	69, // 76: agentd.v1.RunRequest.ExecuteRequest.on_busy:type_name -> agentd.v1.OnBusy
-	56, // 77: agentd.v1.RunRequest.ExecuteRequest.tool_timeout:type_name -> google.protobuf.Duration
-	57, // 78: agentd.v1.RunRequest.ExecuteRequest.user_parts:type_name -> agentd.v1.Part
-	70, // 79: agentd.v1.RunRequest.ExecuteRequest.seed_messages:type_name -> agentd.v1.SeedMessage
-	71, // 80: agentd.v1.RunRequest.ExecuteRequest.instruction_mode:type_name -> agentd.v1.InstructionMode
-	43, // 81: agentd.v1.RunRequest.ExecuteRequest.labels:type_name -> agentd.v1.RunRequest.ExecuteRequest.LabelsEntry
-	44, // 82: agentd.v1.RunRequest.ExecuteRequest.metadata:type_name -> agentd.v1.RunRequest.ExecuteRequest.MetadataEntry
-	72, // 83: agentd.v1.RunRequest.ExecuteRequest.agent_ref:type_name -> agentd.v1.AgentRef
-	66, // 84: agentd.v1.RunRequest.ToolCallResponse.state_delta:type_name -> google.protobuf.Struct
-	57, // 85: agentd.v1.RunRequest.ToolCallResponse.parts:type_name -> agentd.v1.Part
-	61, // 86: agentd.v1.RunResponse.ExecuteResponse.warnings:type_name -> agentd.v1.Warning
-	52, // 87: agentd.v1.RunResponse.ToolCallRequest.metadata:type_name -> agentd.v1.RunResponse.ToolCallRequest.MetadataEntry
-	58, // 88: agentd.v1.RunResponse.ErrorResponse.code:type_name -> agentd.v1.ErrorCode
-	56, // 89: agentd.v1.RunResponse.ErrorResponse.retry_after:type_name -> google.protobuf.Duration
-	73, // 90: agentd.v1.RunResponse.ErrorResponse.violations:type_name -> agentd.v1.FieldViolation
-	74, // 91: agentd.v1.RunResponse.ErrorResponse.limit:type_name -> agentd.v1.ExceededLimit
-	75, // 92: agentd.v1.RunResponse.EndResponse.usage_summary:type_name -> agentd.v1.UsageSummary
-	12, // 93: agentd.v1.RunResponse.EndResponse.receipt:type_name -> agentd.v1.CancelReceipt
-	66, // 94: agentd.v1.RunResponse.StateUpdate.state_delta:type_name -> google.protobuf.Struct
-	7,  // 95: agentd.v1.Agentd.Run:input_type -> agentd.v1.RunRequest
-	9,  // 96: agentd.v1.Agentd.Run:output_type -> agentd.v1.RunResponse
-	96, // [96:97] is the sub-list for method output_type
-	95, // [95:96] is the sub-list for method input_type
-	95, // [95:95] is the sub-list for extension type_name
-	95, // [95:95] is the sub-list for extension extendee
-	0,  // [0:95] is the sub-list for field type_name
+	54, // 30: agentd.v1.RunResponse.goal:type_name -> agentd.v1.GoalEvent
+	31, // 31: agentd.v1.RunResponse.tool_call_unserved:type_name -> agentd.v1.ToolCallUnserved
+	32, // 32: agentd.v1.RunResponse.message_completed:type_name -> agentd.v1.MessageCompleted
+	34, // 33: agentd.v1.RunResponse.agent_started:type_name -> agentd.v1.AgentStarted
+	35, // 34: agentd.v1.RunResponse.agent_ended:type_name -> agentd.v1.AgentEnded
+	33, // 35: agentd.v1.RunResponse.transferred:type_name -> agentd.v1.Transferred
+	36, // 36: agentd.v1.RunResponse.remote_session:type_name -> agentd.v1.RemoteSession
+	55, // 37: agentd.v1.RunResponse.time:type_name -> google.protobuf.Timestamp
+	37, // 38: agentd.v1.RunResponse.display:type_name -> agentd.v1.Display
+	10, // 39: agentd.v1.RunResponse.lineage:type_name -> agentd.v1.Lineage
+	56, // 40: agentd.v1.InteractionResponse.resolution:type_name -> agentd.v1.Resolution
+	13, // 41: agentd.v1.CancelReceipt.aborted_model_calls:type_name -> agentd.v1.AbortedModelCall
+	14, // 42: agentd.v1.CancelReceipt.canceled_tool_calls:type_name -> agentd.v1.ToolCallRef
+	14, // 43: agentd.v1.CancelReceipt.answered_tool_calls:type_name -> agentd.v1.ToolCallRef
+	57, // 44: agentd.v1.CancelReceipt.took:type_name -> google.protobuf.Duration
+	57, // 45: agentd.v1.AbortedModelCall.ran:type_name -> google.protobuf.Duration
+	58, // 46: agentd.v1.TurnQueued.user_parts:type_name -> agentd.v1.Part
+	58, // 47: agentd.v1.MessageInjected.user_parts:type_name -> agentd.v1.Part
+	57, // 48: agentd.v1.ModelCallRetried.wait:type_name -> google.protobuf.Duration
+	59, // 49: agentd.v1.ModelCallRetried.code:type_name -> agentd.v1.ErrorCode
+	59, // 50: agentd.v1.ModelCallFellBack.code:type_name -> agentd.v1.ErrorCode
+	60, // 51: agentd.v1.ModelCallEnded.usage:type_name -> agentd.v1.Usage
+	61, // 52: agentd.v1.ModelCallEnded.stop_reason:type_name -> agentd.v1.StopReason
+	57, // 53: agentd.v1.ModelCallEnded.duration:type_name -> google.protobuf.Duration
+	57, // 54: agentd.v1.ModelCallEnded.time_to_first_text:type_name -> google.protobuf.Duration
+	0,  // 55: agentd.v1.ModelCallEnded.outcome:type_name -> agentd.v1.ModelCallEnded.Outcome
+	21, // 56: agentd.v1.ProviderToolsUsed.uses:type_name -> agentd.v1.ProviderToolUse
+	22, // 57: agentd.v1.ProviderToolsUsed.citations:type_name -> agentd.v1.Citation
+	1,  // 58: agentd.v1.HistoryCompacted.reason:type_name -> agentd.v1.HistoryCompacted.Reason
+	58, // 59: agentd.v1.ToolCallAnswered.parts:type_name -> agentd.v1.Part
+	62, // 60: agentd.v1.ToolCallAnswered.warnings:type_name -> agentd.v1.Warning
+	63, // 61: agentd.v1.InteractionRequested.interaction:type_name -> agentd.v1.Interaction
+	63, // 62: agentd.v1.InteractionResolved.interaction:type_name -> agentd.v1.Interaction
+	55, // 63: agentd.v1.ToolCallUnserved.expire_time:type_name -> google.protobuf.Timestamp
+	64, // 64: agentd.v1.AgentStarted.kind:type_name -> agentd.v1.AgentKind
+	2,  // 65: agentd.v1.AgentEnded.outcome:type_name -> agentd.v1.AgentEnded.Outcome
+	3,  // 66: agentd.v1.RemoteSession.terminal:type_name -> agentd.v1.RemoteSession.Terminal
+	4,  // 67: agentd.v1.Display.kind:type_name -> agentd.v1.Display.Kind
+	5,  // 68: agentd.v1.Display.phase:type_name -> agentd.v1.Display.Phase
+	6,  // 69: agentd.v1.Display.visibility:type_name -> agentd.v1.Display.Visibility
+	65, // 70: agentd.v1.RunRequest.ExecuteRequest.agent:type_name -> agentd.v1.Agent
+	66, // 71: agentd.v1.RunRequest.ExecuteRequest.tools:type_name -> agentd.v1.Tool
+	67, // 72: agentd.v1.RunRequest.ExecuteRequest.initial_state:type_name -> google.protobuf.Struct
+	68, // 73: agentd.v1.RunRequest.ExecuteRequest.on_disconnect:type_name -> agentd.v1.OnDisconnect
+	57, // 74: agentd.v1.RunRequest.ExecuteRequest.disconnect_grace:type_name -> google.protobuf.Duration
+	69, // 75: agentd.v1.RunRequest.ExecuteRequest.budget:type_name -> agentd.v1.Budget
+	69, // 76: agentd.v1.RunRequest.ExecuteRequest.session_budget:type_name -> agentd.v1.Budget
+	70, // 77: agentd.v1.RunRequest.ExecuteRequest.on_busy:type_name -> agentd.v1.OnBusy
+	57, // 78: agentd.v1.RunRequest.ExecuteRequest.tool_timeout:type_name -> google.protobuf.Duration
+	58, // 79: agentd.v1.RunRequest.ExecuteRequest.user_parts:type_name -> agentd.v1.Part
+	71, // 80: agentd.v1.RunRequest.ExecuteRequest.seed_messages:type_name -> agentd.v1.SeedMessage
+	72, // 81: agentd.v1.RunRequest.ExecuteRequest.instruction_mode:type_name -> agentd.v1.InstructionMode
+	43, // 82: agentd.v1.RunRequest.ExecuteRequest.labels:type_name -> agentd.v1.RunRequest.ExecuteRequest.LabelsEntry
+	44, // 83: agentd.v1.RunRequest.ExecuteRequest.metadata:type_name -> agentd.v1.RunRequest.ExecuteRequest.MetadataEntry
+	73, // 84: agentd.v1.RunRequest.ExecuteRequest.agent_ref:type_name -> agentd.v1.AgentRef
+	67, // 85: agentd.v1.RunRequest.ToolCallResponse.state_delta:type_name -> google.protobuf.Struct
+	58, // 86: agentd.v1.RunRequest.ToolCallResponse.parts:type_name -> agentd.v1.Part
+	62, // 87: agentd.v1.RunResponse.ExecuteResponse.warnings:type_name -> agentd.v1.Warning
+	52, // 88: agentd.v1.RunResponse.ToolCallRequest.metadata:type_name -> agentd.v1.RunResponse.ToolCallRequest.MetadataEntry
+	59, // 89: agentd.v1.RunResponse.ErrorResponse.code:type_name -> agentd.v1.ErrorCode
+	57, // 90: agentd.v1.RunResponse.ErrorResponse.retry_after:type_name -> google.protobuf.Duration
+	74, // 91: agentd.v1.RunResponse.ErrorResponse.violations:type_name -> agentd.v1.FieldViolation
+	75, // 92: agentd.v1.RunResponse.ErrorResponse.limit:type_name -> agentd.v1.ExceededLimit
+	76, // 93: agentd.v1.RunResponse.EndResponse.usage_summary:type_name -> agentd.v1.UsageSummary
+	12, // 94: agentd.v1.RunResponse.EndResponse.receipt:type_name -> agentd.v1.CancelReceipt
+	67, // 95: agentd.v1.RunResponse.StateUpdate.state_delta:type_name -> google.protobuf.Struct
+	7,  // 96: agentd.v1.Agentd.Run:input_type -> agentd.v1.RunRequest
+	9,  // 97: agentd.v1.Agentd.Run:output_type -> agentd.v1.RunResponse
+	97, // [97:98] is the sub-list for method output_type
+	96, // [96:97] is the sub-list for method input_type
+	96, // [96:96] is the sub-list for extension type_name
+	96, // [96:96] is the sub-list for extension extendee
+	0,  // [0:96] is the sub-list for field type_name
 }
 
 func init() { file_agentd_v1_service_proto_init() }
@@ -5709,6 +5729,7 @@ func file_agentd_v1_service_proto_init() {
 	if File_agentd_v1_service_proto != nil {
 		return
 	}
+	file_agentd_v1_goal_events_proto_init()
 	file_agentd_v1_interactions_proto_init()
 	file_agentd_v1_types_proto_init()
 	file_agentd_v1_service_proto_msgTypes[0].OneofWrappers = []any{
@@ -5744,6 +5765,7 @@ func file_agentd_v1_service_proto_init() {
 		(*RunResponse_ProviderToolsUsed)(nil),
 		(*RunResponse_RawPayloadReceived)(nil),
 		(*RunResponse_HistoryCompacted)(nil),
+		(*RunResponse_Goal)(nil),
 		(*RunResponse_ToolCallUnserved)(nil),
 		(*RunResponse_MessageCompleted)(nil),
 		(*RunResponse_AgentStarted)(nil),
