@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/agentdtest"
+	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
@@ -34,6 +35,14 @@ func TestGoalTools(t *testing.T) {
 		now := func() *agentdv1.Goal {
 			synctest.Wait()
 			return call(t, c.Get, &agentdv1.GetGoalRequest{SessionId: g.GetSessionId()}).GetGoal()
+		}
+		_, err := c.Start(t.Context(), connect.NewRequest(&agentdv1.StartGoalRequest{
+			Execute: &agentdv1.RunRequest_ExecuteRequest{
+				Agent: llm("root", "scripted/worker", "report_done"), Tools: []*agentdv1.Tool{tool("report_done", "{}")},
+			}, Goal: "x",
+		}))
+		if err == nil || details(t, err).GetCode() != agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST {
+			t.Errorf("a tool of the client that is the goal's, too: %v", err)
 		}
 		time.Sleep(time.Second)
 		got := now()
