@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/internal/lineage"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/record"
@@ -28,7 +29,7 @@ func (w *world) events() (out []string) {
 			if err != nil {
 				w.t.Fatal(err)
 			}
-			out = append(out, author+" "+branch)
+			out = append(out, author+" "+lineage.Shown(branch))
 		}
 	}
 	return out

@@ -22,6 +22,7 @@ type Client struct {
 	stub agentdv1connect.AgentdClient // immutable after New
 	// sessions is for what needs no stream; immutable after New.
 	sessions agentdv1connect.SessionServiceClient
+	events   agentdv1connect.EventServiceClient
 	http     connect.HTTPClient // immutable after New
 	err      error              // what is wrong with New's arguments; each Run reports it
 	tools    *ToolSet           // guards itself
@@ -50,6 +51,7 @@ func New(baseURL string, opts ...Option) *Client {
 	hc := linkedClient{directClient{c.http}}
 	c.stub = agentdv1connect.NewAgentdClient(hc, strings.TrimSpace(baseURL), cfg.connectOptions()...)
 	c.sessions = agentdv1connect.NewSessionServiceClient(hc, strings.TrimSpace(baseURL), cfg.connectOptions()...)
+	c.events = agentdv1connect.NewEventServiceClient(hc, strings.TrimSpace(baseURL), cfg.connectOptions()...)
 	return c
 }
 

@@ -119,6 +119,8 @@ type Config struct {
 	ReplicaSecret string
 	// ReplicaAddress is where the other servers call this one.
 	ReplicaAddress string
+	// Events reads the event log. nil: there is none, and EventService is refused.
+	Events events
 	// GoalsWaitFor returns why no goal may begin now, "" if one may. Several goroutines may call it at once. nil: one
 	// always may.
 	GoalsWaitFor func() string

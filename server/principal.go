@@ -97,6 +97,7 @@ var streams = map[string]bool{
 	agentdv1connect.AgentdRunProcedure:                  true,
 	agentdv1connect.SessionServiceWatchTurnProcedure:    true,
 	agentdv1connect.SessionServiceWatchSessionProcedure: true,
+	agentdv1connect.EventServiceWatchProcedure:          true,
 }
 
 // unauthenticated is what a caller reads of why it is refused, which is for the log.
@@ -154,6 +155,8 @@ var rights = map[string]principal.Role{
 	agentdv1connect.SessionServiceArchiveAgentProcedure:       principal.Caller,
 	agentdv1connect.SessionServiceDeleteAgentProcedure:        principal.Caller,
 	agentdv1connect.SessionServiceCreateSessionTokenProcedure: principal.Caller,
+	agentdv1connect.EventServiceListProcedure:                 principal.Observer,
+	agentdv1connect.EventServiceWatchProcedure:                principal.Observer,
 	agentdv1connect.GoalServiceStartProcedure:                 principal.Caller,
 	agentdv1connect.GoalServiceResumeProcedure:                principal.Caller,
 	agentdv1connect.GoalServiceGetProcedure:                   principal.Observer,

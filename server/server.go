@@ -95,6 +95,8 @@ func (s *Server) routes() (http.Handler, error) {
 	path, sessions := agentdv1connect.NewSessionServiceHandler(&sessionService{s}, opts...)
 	sessions = s.exchange(withExplanations(sessions))
 	mux.Handle(path, s.crossOrigin(s.observed(s.authenticated(sessions))))
+	path, logged := agentdv1connect.NewEventServiceHandler(&eventService{s}, opts...)
+	mux.Handle(path, s.crossOrigin(s.observed(s.authenticated(s.exchange(withExplanations(logged))))))
 	path, goals := agentdv1connect.NewGoalServiceHandler(&goalService{s}, opts...)
 	mux.Handle(path, s.crossOrigin(s.observed(s.authenticated(s.exchange(withExplanations(goals))))))
 
@@ -103,7 +105,7 @@ func (s *Server) routes() (http.Handler, error) {
 	mux.Handle(path, s.short(health))
 	if !s.now().NoReflection {
 		reflector := grpcreflect.NewStaticReflector(agentdv1connect.AgentdName, agentdv1connect.SessionServiceName,
-			agentdv1connect.GoalServiceName, grpchealth.HealthV1ServiceName)
+			agentdv1connect.GoalServiceName, agentdv1connect.EventServiceName, grpchealth.HealthV1ServiceName)
 		path, reflection := grpcreflect.NewHandlerV1(reflector, opts...)
 		mux.Handle(path, s.authenticated(s.short(reflection)))
 		path, reflection = grpcreflect.NewHandlerV1Alpha(reflector, opts...)

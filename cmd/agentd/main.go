@@ -13,6 +13,7 @@
 //	agentd sessions       look at sessions and change them
 //	agentd turns          look at turns and cancel them
 //	agentd interactions   answer what turns ask of people
+//	agentd events         list or follow the event log of all sessions
 //	agentd state          list, set and remove the state that sessions share
 //	agentd keys           make, list and revoke the API keys of callers
 //	agentd models         list the models that the server knows
@@ -118,6 +119,7 @@ type commands struct {
 	Turns        turnsCmd        `cmd:"" help:"Look at turns and cancel them."`
 	Interactions interactionsCmd `cmd:"" help:"Answer what turns ask of people."`
 	Agents       agentsCmd       `cmd:"" help:"Keep agents on the daemon, and look at them."`
+	Events       eventsCmd       `cmd:"" help:"List or follow the event log of all sessions."`
 	State        stateCmd        `cmd:"" help:"List and remove the state that sessions share."`
 	Keys         keysCmd         `cmd:"" help:"Make, list and revoke the API keys of callers."`
 	Export       exportCmd       `cmd:"" help:"Write all that a database has of a tenant or a user."`

@@ -20,6 +20,7 @@ func TestEnums(t *testing.T) {
 	for _, file := range []protoreflect.FileDescriptor{
 		agentdv1.File_agentd_v1_service_proto, agentdv1.File_agentd_v1_sessions_proto,
 		agentdv1.File_agentd_v1_types_proto, agentdv1.File_agentd_v1_interactions_proto,
+		agentdv1.File_agentd_v1_eventlog_proto,
 		agentdv1.File_agentd_v1_goals_proto, agentdv1.File_agentd_v1_goal_events_proto,
 	} {
 		add(file.Enums())

@@ -21,6 +21,7 @@ import (
 	"github.com/apzuk3/agentd/internal/audit"
 	"github.com/apzuk3/agentd/internal/auth"
 	"github.com/apzuk3/agentd/internal/cluster"
+	"github.com/apzuk3/agentd/internal/eventlog"
 	"github.com/apzuk3/agentd/internal/ledger"
 	"github.com/apzuk3/agentd/internal/models/record"
 	"github.com/apzuk3/agentd/internal/otlp"
@@ -73,6 +74,7 @@ type Daemon struct {
 	ledger   ledger.Ledger // nil if the store has no place for one
 	trail    *audit.Trail  // nil without a ledger
 	ring     *sealed.Ring  // nil unless the database is encrypted
+	events   *eventlog.Log // nil without an event log
 	replica  *replica      // nil for a daemon that is alone
 	owner    atomic.Pointer[cluster.Member]
 	streams  atomic.Pointer[share.Places]    // those of replica, for what the member says
@@ -246,6 +248,9 @@ func (d *Daemon) serverConfig(cfg *Config) server.Config {
 		out.ReplicaClient, out.ReplicaSecret = d.replica.client, string(cfg.Cluster.Secret)
 		out.ReplicaAddress = d.replica.address
 		out.Streams, out.Requests = d.replica.streams, d.replica.requests
+	}
+	if d.events != nil {
+		out.Events = d.events
 	}
 	cfg.Beside.apply(&out)
 	d.keepers(&out)

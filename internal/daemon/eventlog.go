@@ -12,8 +12,10 @@ func (d *Daemon) eventLogged(s store.Store) (store.Store, error) {
 	if !d.cfg.EventLog {
 		return s, nil
 	}
-	if _, keeps := d.store.(eventlog.Source); !keeps {
+	log, keeps := d.store.(eventlog.Source)
+	if !keeps {
 		return nil, errors.New("daemon: EventLog needs a store that keeps events, as that of a DataDir does")
 	}
-	return eventlog.New(s, d.runner, func() {}), nil
+	d.events = eventlog.NewLog(log)
+	return eventlog.New(s, d.runner, d.events.Tell), nil
 }

@@ -25,9 +25,9 @@ const looks = `answers:
   - {when: {}, text: canary-end}`
 
 // askLooks runs a turn of a session whose agents have the tool look.
-func askLooks(t *testing.T, d *daemon.Daemon, sessionID, prompt string) {
+func askLooks(t *testing.T, d *daemon.Daemon, sessionID, prompt string, opts ...client.Option) {
 	t.Helper()
-	cl := client.New(d.URL())
+	cl := client.New(d.URL(), opts...)
 	defer cl.CloseIdleConnections()
 	err := client.AddTool(cl, "look", "looks", func(context.Context, struct {
 		What string `json:"what"`

@@ -12,7 +12,8 @@
 // the same run of a turn and a branch has one row, however often it is reported. They are no part of the history.
 //
 // The session of a background child has its parent's id, ":sub:" and the child's branch; that branch is in front of
-// those of its events.
+// those of its events. What an agent says that another one has called as a tool is in the log of their session, and here
+// of a session of that form, too.
 package eventlog
 
 import (
@@ -22,6 +23,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/apzuk3/agentd/internal/lineage"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
 )
@@ -39,7 +41,7 @@ const (
 
 // Engine is the engine, which knows the form of its events.
 type Engine interface {
-	// Said returns the fact of an event, its author, and its branch, "" at the root.
+	// Said returns the fact of an event, its author, and its branch, "" at the root, with ids of calls.
 	Said(data []byte) (author, branch string, fact *record.Event, err error)
 }
 
@@ -118,9 +120,13 @@ func (s *Store) add(b *store.Batch, rec *record.Record) error {
 	default:
 		return nil
 	}
+	session, room := b.SessionID, lineage.Shown(lineage.Room(branch))
+	if room != "" {
+		session += sub + room
+	}
 	e := store.Event{
-		Seq: rec.Seq, ID: fmt.Sprintf("%s%d", b.EventPrefix(), rec.Seq), App: app, SessionID: b.SessionID,
-		Branch: join(branchOf(b.SessionID), branch), Author: author, Time: rec.Time, Invocation: rec.TurnID,
+		Seq: rec.Seq, ID: fmt.Sprintf("%s%d", b.EventPrefix(), rec.Seq), App: app, SessionID: session,
+		Branch: join(branchOf(b.SessionID), lineage.Shown(branch)), Author: author, Time: rec.Time, Invocation: rec.TurnID,
 		Metadata: nothing,
 	}
 	if fact.Compacted != nil {

@@ -105,9 +105,21 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// TestChildren: the branch of a background child is in front of those of its events.
+// TestChildren: the branch of a background child is in front of those of its events; an agent that is called as a tool
+// has a session of its own here.
 func TestChildren(t *testing.T) {
 	t.Parallel()
+	const called = `{"author":"b","branch":"x.research@c1.b","customMetadata":{"agentd":{"path":["a","research","b"]}}}`
+	inner := &kept{}
+	err := eventlog.New(inner, adkbridge.New(adkbridge.Config{}), func() {}).Append(t.Context(), store.Batch{
+		SessionID: "acme/p", Records: []record.Record{rec(1, record.KindEvent, called)},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := inner.batches[0].Events[0]; got.Branch != "x.research.b" || got.SessionID != "acme/p:sub:x.research" || got.ID != "acme/p#1" {
+		t.Errorf("the event of an agent that is a tool is %+v", got)
+	}
 	for session, want := range map[string]string{
 		"p":                        "a.b",
 		"p:sub:bg.x":               "bg.x.a.b",

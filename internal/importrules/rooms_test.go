@@ -328,7 +328,8 @@ var rooms = []room{
 
 	{path: "internal/payloads", floor: 2, may: []string{"session/index", "session/record", "session/store", lru},
 		knows: "when payloads leave a log; neither the engine's form, nor databases, nor sessions in memory"},
-	{path: "internal/eventlog", floor: 2, may: []string{"session/record", "session/store"},
+	{path: "internal/eventlog", floor: 2,
+		may:   []string{"internal/lineage", "session/record", "session/store", "session/fault", "session/principal", gen, protobuf},
 		tests: []string{"adkbridge"},
 		knows: "which events follow from records; neither the engine's form, nor databases, nor sessions in memory"},
 	{path: "internal/daemon", floor: 3,
