@@ -6,8 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/apzuk3/agentd/agentdtest"
 	"connectrpc.com/connect"
+	"github.com/apzuk3/agentd/agentdtest"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
