@@ -69,8 +69,8 @@ func loggedOf(m *agentdv1.LoggedEvent) (*LoggedEvent, error) {
 // logPage is how many events EventLog asks for at a time.
 const logPage = 500
 
-// EventLog lists the events behind a number, the lowest number first, and ends with the last one that there is. A server
-// without an event log refuses it.
+// EventLog lists the events behind a number, the lowest number first, and ends with the last one that there is. A
+// server without an event log refuses it.
 func (c *Client) EventLog(
 	ctx context.Context, after int64, filter LogFilter, opts ...RequestOption,
 ) iter.Seq2[*LoggedEvent, error] {
@@ -96,9 +96,9 @@ func (c *Client) EventLog(
 	}
 }
 
-// WatchEventLog yields the events behind a number and those to come, each once, until the loop is left or ctx ends; with
-// a number below 0 only those to come. A stream that is lost is continued behind the last event, as [WithReconnect] says;
-// an error is yielded last.
+// WatchEventLog yields the events behind a number and those to come, each once, until the loop is left or ctx ends;
+// with a number below 0 only those to come. A stream that is lost is continued behind the last event, as
+// [WithReconnect] says; an error is yielded last.
 func (c *Client) WatchEventLog(
 	ctx context.Context, after int64, filter LogFilter, opts ...RequestOption,
 ) iter.Seq2[*LoggedEvent, error] {

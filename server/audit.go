@@ -152,7 +152,8 @@ func targetOf(msg any) (on target) {
 // auditMessage notes a message of a stream that asks to change its turn, and the answer. Tool results are in the log of
 // the session.
 func (st *stream) auditMessage(msg *agentdv1.RunRequest, e *fault.Error) {
-	on := target{session: st.turn.SessionID(), turn: st.turn.ID()}
+	var on target
+	on.session, on.turn = st.ids()
 	var action string
 	switch r := msg.GetRequest().(type) {
 	case *agentdv1.RunRequest_InteractionResponse:

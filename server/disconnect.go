@@ -53,6 +53,8 @@ func (e resetError) Error() string { return fmt.Sprintf("the stream was reset wi
 // detach ends the client's part in the turn.
 func (st *stream) detach() {
 	switch {
+	case st.observed != nil:
+		st.observed.feed.close()
 	case st.far.isAway():
 		if st.cancelsByReset() {
 			st.far.reset()

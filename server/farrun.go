@@ -64,7 +64,7 @@ func (st *stream) roam(ctx context.Context, first *agentdv1.RunRequest) {
 	far.first, far.begun = attaching(at), true
 	far.feed = newRoamer(&turnFeed{Watcher: st.watch}, st.watch.Close, far.note)
 	far.feed.attach, far.feed.stays = far.again, st.stays
-	far.feed.moved = st.srv.movedOf(ctx, st.turn.SessionID())
+	far.feed.moved, far.feed.want = st.srv.movedOf(ctx, st.turn.SessionID()), st.srv.wantOf(st.turn.SessionID())
 	st.far = far
 }
 
@@ -83,7 +83,7 @@ func (st *stream) beginFar(ctx context.Context, first *agentdv1.RunRequest, addr
 	far.feed = newRoamer(from, leave, far.note)
 	far.feed.attach, far.feed.stays = far.again, st.stays
 	if id := far.sessionID(); id != "" {
-		far.feed.moved = st.srv.movedOf(ctx, id)
+		far.feed.moved, far.feed.want = st.srv.movedOf(ctx, id), st.srv.wantOf(id)
 	}
 	st.far, st.observes = far, first.GetAttach().GetObserve()
 	return nil

@@ -71,7 +71,7 @@ func (s *Server) authenticate(refuse refuser, w http.ResponseWriter, r *http.Req
 	}
 	accessOf(r.Context()).as(p)
 	if forwarded { // the first server has bounded the caller, and judges its credential again
-		return r.WithContext(principal.With(context.WithValue(r.Context(), forwardedKey{}, true), p))
+		return r.WithContext(principal.With(context.WithValue(r.Context(), forwardedKey{}, r.Header.Get(headerBy)), p))
 	}
 	if e := s.request(r.Context(), p.Tenant); e != nil {
 		s.limited(e)

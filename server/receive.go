@@ -154,7 +154,7 @@ func (st *stream) halfClosed(err error) {
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		if st.far == nil || !st.far.halfClose() {
+		if st.observed == nil && (st.far == nil || !st.far.halfClose()) {
 			st.watch.Unattended(reason)
 		}
 	case <-st.t.ctx.Done():
@@ -167,12 +167,13 @@ func (st *stream) handle(msg *agentdv1.RunRequest, queued func()) *fault.Error {
 	if e := check(st.srv.rules, msg); e != nil {
 		return st.invalid(msg, e)
 	}
-	if st.far.isAway() {
+	if st.observed == nil && st.far.isAway() {
 		return st.far.take(msg)
 	}
-	if id := sessionIDOf(msg); id != "" && id != st.turn.SessionID() {
+	mine, _ := st.ids()
+	if id := sessionIDOf(msg); id != "" && id != mine {
 		return fault.Errorf(codeInvalid, "%s names session %s, this stream belongs to session %q", nameOf(msg),
-			quote(id), st.turn.SessionID()).
+			quote(id), mine).
 			Breaking(fieldOf(msg)+".session_id", fault.RuleConflict)
 	}
 	if st.observes && changes(msg) {
@@ -191,7 +192,7 @@ func (st *stream) handle(msg *agentdv1.RunRequest, queued func()) *fault.Error {
 			"an AttachRequest on a stream that has its turn, which goes on; open another stream for this one")
 	case *agentdv1.RunRequest_Heartbeat:
 		st.enqueueReply(&agentdv1.RunResponse{Response: &agentdv1.RunResponse_Heartbeat{
-			Heartbeat: &agentdv1.RunResponse_HeartbeatResponse{SessionId: st.turn.SessionID()},
+			Heartbeat: &agentdv1.RunResponse_HeartbeatResponse{SessionId: mine},
 		}})
 	case *agentdv1.RunRequest_ToolCallResponse_:
 		result, e := toolResultOf(r.ToolCallResponse, new(maxValues))

@@ -165,14 +165,18 @@ func (f *fixture) session(t *testing.T, id string, n int, opts ...connect.Client
 	return out
 }
 
-// BenchmarkReconnect has one client after another read a turn of 1,000 events from its beginning. The client reads the
-// bytes and decodes none.
+// BenchmarkReconnect has one client after another read a turn of 1,000 events from its beginning. Unless it says so, the
+// client reads the bytes and decodes none.
 func BenchmarkReconnect(b *testing.B) {
 	f := serve(b, works(48, 10), server.Config{})
 	id := f.answered(b, 480, 0)
-	for _, codec := range []string{"proto", "json"} {
+	for _, codec := range []string{"proto", "json", "proto, decoded"} {
 		b.Run(codec, func(b *testing.B) {
-			c := agentdv1connect.NewSessionServiceClient(f.hc, f.url, connect.WithCodec(undecoded{codec}))
+			var opts []connect.ClientOption
+			if codec != "proto, decoded" {
+				opts = append(opts, connect.WithCodec(undecoded{codec}))
+			}
+			c := agentdv1connect.NewSessionServiceClient(f.hc, f.url, opts...)
 			b.ReportAllocs()
 			for b.Loop() {
 				s, err := c.WatchTurn(b.Context(), connect.NewRequest(&agentdv1.WatchTurnRequest{

@@ -39,7 +39,7 @@ func (st *stream) undecodable(err error) *fault.Error {
 	if d, whole := errors.AsType[*decodeError](err); whole {
 		of, ok = d.of, d.of.callID != ""
 	}
-	if !ok || st.far.isAway() || of.sessionID != "" && of.sessionID != st.turn.SessionID() {
+	if !ok || st.observes || st.far.isAway() || of.sessionID != "" && of.sessionID != st.turn.SessionID() {
 		return e
 	}
 	return st.submitResult(context.WithoutCancel(st.t.ctx), session.ClientResult{CallID: of.callID, Refused: e})
@@ -49,7 +49,10 @@ func (st *stream) undecodable(err error) *fault.Error {
 // result of this session, the refusal becomes the result of its call.
 func (st *stream) invalid(msg *agentdv1.RunRequest, e *fault.Error) *fault.Error {
 	r := msg.GetToolCallResponse()
-	if id := r.GetSessionId(); st.far.isAway() || r.GetToolCallId() == "" || id != "" && id != st.turn.SessionID() {
+	if st.observes || st.far.isAway() || r.GetToolCallId() == "" {
+		return e
+	}
+	if id := r.GetSessionId(); id != "" && id != st.turn.SessionID() {
 		return e
 	}
 	return st.submitResult(context.WithoutCancel(st.t.ctx), session.ClientResult{CallID: r.GetToolCallId(), Refused: e})

@@ -30,6 +30,7 @@ import (
 const (
 	headerSecret    = "Agentd-Replica-Secret" //nolint:gosec // the name of a header
 	headerPrincipal = "Agentd-Replica-Principal"
+	headerBy        = "Agentd-Replica-By" // the address of the server that forwards
 	// headerMoved is in the trailer of a call that was forwarded to a server that does not have the session any more,
 	// and has done nothing: who asks again finds the owner.
 	headerMoved = "Agentd-Replica-Moved"
@@ -41,10 +42,17 @@ type caller struct {
 	Role string
 }
 
+// forwardedKey has the address of the server that has forwarded a request, "" where that is too old to say it.
 type forwardedKey struct{}
 
 // isForwarded reports whether another server has forwarded the request of a context.
 func isForwarded(ctx context.Context) bool { return ctx.Value(forwardedKey{}) != nil }
+
+// forwardedBy returns the address of that server, "" for none.
+func forwardedBy(ctx context.Context) string {
+	address, _ := ctx.Value(forwardedKey{}).(string)
+	return address
+}
 
 // errNoReplica is why a request that claims to be forwarded is refused.
 var errNoReplica = errors.New("it claims to be forwarded by another server, and does not show their secret")
@@ -130,6 +138,7 @@ func (s *Server) carry(ctx context.Context, from, to http.Header) error {
 		}
 	}
 	to.Set(headerSecret, s.now().ReplicaSecret)
+	to.Set(headerBy, s.now().ReplicaAddress)
 	to.Set(headerPrincipal, base64.StdEncoding.EncodeToString(data))
 	return nil
 }

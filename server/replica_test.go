@@ -60,7 +60,7 @@ func peersOn(t testing.TB, e engine, n int, url string) []*peerServer {
 			t.Fatal(err)
 		}
 		p := &peerServer{group: g, owns: g.Join(l.Addr().String()), url: "http://" + l.Addr().String()}
-		cfg := session.Config{Store: p.owns, Owners: p.owns, Runner: e}
+		cfg := session.Config{Store: p.owns, Owners: p.owns, Runner: e, Reach: reachesByHTTP}
 		if url != "" {
 			hints, err := bus.Dial(bus.Config{URLs: url, Secret: replicaSecret})
 			if err != nil {
@@ -121,6 +121,20 @@ func peersOn(t testing.TB, e engine, n int, url string) []*peerServer {
 		out = append(out, p)
 	}
 	return out
+}
+
+// reachesByHTTP reports whether a server responds.
+func reachesByHTTP(ctx context.Context, address string) bool {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/healthz", nil)
+	if err != nil {
+		return false
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return false
+	}
+	_ = resp.Body.Close()
+	return true
 }
 
 // who says who calls.
@@ -252,8 +266,45 @@ func TestForward(t *testing.T) {
 	}
 }
 
-// TestWatchWhileTheOwnerIsAway has clients begin to watch at one server while the owner of the session cannot be
-// reached: their streams begin, and have everything once somebody else owns the session.
+// watcher is what an observer receives, by whichever call.
+type watcher struct {
+	name string
+	next func() (*agentdv1.RunResponse, error)
+}
+
+// watchers have observers begin to watch a session, and its last turn, at a server.
+func watchers(t *testing.T, p *peerServer, id string) []watcher {
+	t.Helper()
+	ctx := t.Context()
+	w, err := p.calls.WatchTurn(ctx, connect.NewRequest(&agentdv1.WatchTurnRequest{SessionId: id, Observe: true}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ws, err := p.calls.WatchSession(ctx, connect.NewRequest(&agentdv1.WatchSessionRequest{SessionId: id}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = w.Close(), ws.Close() })
+	run := p.runs.Run(ctx)
+	if err := run.Send(attaching(id)); err != nil {
+		t.Fatal(err)
+	}
+	return []watcher{
+		{"WatchTurn", func() (*agentdv1.RunResponse, error) { w.Receive(); return w.Msg().GetEvent(), w.Err() }},
+		{"WatchSession", func() (*agentdv1.RunResponse, error) { ws.Receive(); return ws.Msg().GetEvent(), ws.Err() }},
+		{"Run", run.Receive},
+	}
+}
+
+// attaching begins a stream that observes.
+func attaching(id string) *agentdv1.RunRequest {
+	return &agentdv1.RunRequest{Request: &agentdv1.RunRequest_Attach{
+		Attach: &agentdv1.AttachRequest{SessionId: id, Observe: true},
+	}}
+}
+
+// TestWatchWhileTheOwnerIsAway has clients begin to observe at one server while the owner of the session cannot be
+// reached, and lives: they receive what the log has, and the rest once somebody else owns the session.
 func TestWatchWhileTheOwnerIsAway(t *testing.T) {
 	ctx := t.Context()
 	all := peers(t, engine{run: askThenSay}, 2)
@@ -262,32 +313,118 @@ func TestWatchWhileTheOwnerIsAway(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	id := made.Msg.GetTurn().GetSessionId()
+	id, turn := made.Msg.GetTurn().GetSessionId(), made.Msg.GetTurn().GetId()
 	a.cut()
-	w, err := b.calls.WatchTurn(ctx, connect.NewRequest(&agentdv1.WatchTurnRequest{SessionId: id, Observe: true}))
-	if err != nil {
-		t.Fatal(err)
+	observers := watchers(t, b, id)
+	said := map[string]string{}
+	until := func(o watcher, is func(*agentdv1.RunResponse) bool) {
+		t.Helper()
+		for {
+			m, err := o.next()
+			if err != nil || m == nil {
+				t.Fatalf("%s ends with %v after %q", o.name, err, said[o.name])
+			}
+			said[o.name] += m.GetOutputChunk().GetContent()
+			if is(m) {
+				return
+			}
+		}
 	}
-	defer func() { _ = w.Close() }()
-	ws, err := b.calls.WatchSession(ctx, connect.NewRequest(&agentdv1.WatchSessionRequest{SessionId: id}))
-	if err != nil {
-		t.Fatal(err)
+	for _, o := range observers {
+		until(o, func(m *agentdv1.RunResponse) bool { return m.GetToolCall() != nil || m.GetToolCallAnnounced() != nil })
 	}
-	defer func() { _ = ws.Close() }()
-	if !ws.Receive() { // a heartbeat: both are on their way
-		t.Fatal(ws.Err())
+	if address, _ := a.group.OwnerOf(id); !strings.HasSuffix(a.url, address) {
+		t.Fatalf("the session is at %q, want %q", address, a.url)
 	}
 	a.owns.Die()
 	a.m.LostAll()
-	for w.Receive() && w.Msg().GetEvent().GetToolCallAnnounced() == nil {
+	_, err = b.calls.SubmitToolResults(ctx, connect.NewRequest(&agentdv1.SubmitToolResultsRequest{
+		SessionId: id, TurnId: turn, Results: []*agentdv1.RunRequest_ToolCallResponse{{
+			ToolCallId: "c-" + turn, SessionId: id,
+			Result: &agentdv1.RunRequest_ToolCallResponse_Output{Output: `"ok"`},
+		}},
+	}))
+	if err != nil {
+		t.Fatal(err)
 	}
-	if w.Msg().GetEvent().GetToolCallAnnounced() == nil {
-		t.Errorf("the turn's stream ends with %v", w.Err())
+	for _, o := range observers {
+		until(o, func(m *agentdv1.RunResponse) bool { return m.GetEnd() != nil })
+		if said[o.name] != "one moment. done" {
+			t.Errorf("%s reads %q", o.name, said[o.name])
+		}
 	}
-	for ws.Receive() && ws.Msg().GetEvent().GetToolCall() == nil && ws.Msg().GetEvent().GetToolCallAnnounced() == nil {
+}
+
+// TestRunObserves has clients observe by Run at a server that does not own the session: they receive what they would at
+// the owner, and change nothing.
+func TestRunObserves(t *testing.T) {
+	all := peers(t, engine{run: askThenSay}, 2)
+	r := begin(t.Context(), t, all[0], knowing())
+	r.untilCall()
+	var observers []*connect.BidiStreamForClient[agentdv1.RunRequest, agentdv1.RunResponse]
+	for _, p := range all {
+		run := p.runs.Run(t.Context())
+		if err := run.Send(attaching(r.session)); err != nil {
+			t.Fatal(err)
+		}
+		for {
+			m, err := run.Receive()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if m.GetToolCall() != nil {
+				t.Error("an observer is asked")
+			}
+			if m.GetToolCallAnnounced() != nil {
+				break
+			}
+		}
+		for name, msg := range map[string]*agentdv1.RunRequest{
+			"a result": {Request: &agentdv1.RunRequest_ToolCallResponse_{
+				ToolCallResponse: &agentdv1.RunRequest_ToolCallResponse{ToolCallId: "c-" + r.turn,
+					Result: &agentdv1.RunRequest_ToolCallResponse_Output{Output: `"mine"`}},
+			}},
+			"a result that is refused": {Request: &agentdv1.RunRequest_ToolCallResponse_{
+				ToolCallResponse: &agentdv1.RunRequest_ToolCallResponse{ToolCallId: "c-" + r.turn, Parts: make([]*agentdv1.Part, 65)},
+			}},
+			"the end": {Request: &agentdv1.RunRequest_End{End: &agentdv1.RunRequest_EndRequest{}}},
+		} {
+			if err := run.Send(msg); err != nil {
+				t.Fatal(err)
+			}
+			m, err := run.Receive()
+			if err != nil || m.GetError() == nil {
+				t.Errorf("%s at %s: %v, %v", name, p.url, m, err)
+			}
+		}
+		beat := &agentdv1.RunRequest{Request: &agentdv1.RunRequest_Heartbeat{Heartbeat: &agentdv1.RunRequest_HeartbeatRequest{}}}
+		if err := run.Send(beat); err != nil {
+			t.Fatal(err)
+		}
+		if m, err := run.Receive(); err != nil || m.GetHeartbeat().GetSessionId() != r.session {
+			t.Errorf("a heartbeat at %s: %v, %v", p.url, m, err)
+		}
+		if err := run.CloseRequest(); err != nil {
+			t.Fatal(err)
+		}
+		observers = append(observers, run)
 	}
-	if ws.Err() != nil {
-		t.Errorf("the session's stream ends with %v", ws.Err())
+	r.finish()
+	for i, run := range observers {
+		said := ""
+		for {
+			m, err := run.Receive()
+			if m.GetError() != nil || err != nil && !errors.Is(err, io.EOF) {
+				t.Errorf("the observer at %s reads %v, %v", all[i].url, m, err)
+			}
+			if err != nil {
+				break
+			}
+			said += m.GetOutputChunk().GetContent()
+		}
+		if said != "done" {
+			t.Errorf("the observer at %s reads %q", all[i].url, said)
+		}
 	}
 }
 

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
+	"path"
+	"strings"
 	"time"
 
 	"connectrpc.com/connect"
@@ -21,6 +24,11 @@ const (
 	roamEvery = 100 * time.Millisecond
 	roamFirst = 5 * time.Millisecond
 	roamFor   = time.Minute
+	// heldFor is how long a stream has stood that the owner has begun, even if it said nothing. It exceeds the time in
+	// which a server that is not reached is given up.
+	heldFor = 10 * time.Second
+	// wantAfter is when an owner that is not reached is asked to let go of the session, and how often.
+	wantAfter = time.Second
 	// aheadOf is how many messages of another server wait for a client; what follows waits in flow control.
 	aheadOf = 16
 )
@@ -34,6 +42,8 @@ type roamer struct {
 	note func(session.Placed)
 	// stays reports whether the client is to stay when its session goes. Otherwise it is told, and goes elsewhere.
 	stays func() bool
+	// want, if not nil, asks the owner, which is not reached, to let go of the session.
+	want func(ctx context.Context)
 	// moved, if not nil, has a function called when the session has a new owner, until end is called.
 	moved func(func()) (end func())
 
@@ -42,6 +52,7 @@ type roamer struct {
 	begun time.Time     // of now
 	since time.Time     // the owner is looked for; zero: it is found
 	wait  time.Duration // before the next try
+	asked time.Time     // when want was called last
 	again chan struct{} // receives when it is time for the next try
 	timer *time.Timer   // fills again
 	still func()        // ends what moved has begun; nil while somebody is attached
@@ -102,7 +113,7 @@ func (r *roamer) Next(ctx context.Context) ([]session.Placed, error) {
 	for _, e := range events {
 		r.note(e)
 	}
-	if len(events) > 0 || time.Since(r.begun) > 10*roamEvery { // it had found the owner, which may have said nothing
+	if len(events) > 0 || time.Since(r.begun) > heldFor {
 		r.since, r.wait = time.Time{}, 0
 	}
 	if err != nil && roams(err) {
@@ -132,6 +143,11 @@ func (r *roamer) later(ctx context.Context, err error) error {
 	}
 	if time.Since(r.since) > roamFor {
 		return err
+	}
+	away := r.want != nil && errors.Is(err, errAway)
+	if away && time.Since(r.since) >= wantAfter && time.Since(r.asked) >= wantAfter {
+		r.asked = time.Now()
+		r.want(ctx)
 	}
 	if r.still == nil && r.moved != nil {
 		r.still = r.moved(r.next)
@@ -169,6 +185,36 @@ func (s *Server) movedOf(ctx context.Context, id string) func(func()) (end func(
 		return nil
 	}
 	return func(f func()) func() { return m.WhenMoved(ctx, id, f) }
+}
+
+// wantOf is what roamer.want is for a session.
+func (s *Server) wantOf(id string) func(context.Context) {
+	known, is := s.now().Sessions.(owners)
+	if !is {
+		return nil
+	}
+	return func(ctx context.Context) {
+		if err := known.Want(ctx, id); err != nil {
+			s.log.LogAttrs(ctx, slog.LevelDebug, "the owner of a session is not asked to let go of it",
+				slog.String("session", id), slog.String("error", err.Error()))
+		}
+	}
+}
+
+// wantFor is wantOf for the session of a call, at most once each wantAfter. A call that only reads wants nothing.
+func (s *Server) wantFor(req connect.AnyRequest) func(context.Context) {
+	name := path.Base(req.Spec().Procedure)
+	msg, is := req.Any().(interface{ GetSessionId() string })
+	if !is || strings.HasPrefix(name, "Get") || strings.HasPrefix(name, "List") {
+		return func(context.Context) {}
+	}
+	want, last := s.wantOf(msg.GetSessionId()), time.Time{}
+	return func(ctx context.Context) {
+		if want != nil && time.Since(last) >= wantAfter {
+			last = time.Now()
+			want(ctx)
+		}
+	}
 }
 
 // roams reports whether an error says that the owner of a session is another one, or may be soon.
@@ -332,6 +378,7 @@ func (s *sessionService) watchTurn(
 ) (feed, func(), *session.Turn, error) {
 	turn, watch, err := s.attach(ctx, r)
 	if err == nil {
+		watch.ForwardedBy(forwardedBy(ctx))
 		return &turnFeed{Watcher: watch}, watch.Close, turn, nil
 	}
 	address := s.elsewhere(err)
@@ -380,6 +427,9 @@ func (s *sessionService) roamTurn(
 		return next, leave, err
 	}
 	out.moved = s.movedOf(ctx, r.Msg.GetSessionId())
+	if !r.Msg.GetObserve() {
+		out.want = s.wantOf(r.Msg.GetSessionId())
+	}
 	return out, turn, nil
 }
 
@@ -459,6 +509,7 @@ func (s *Server) forwarded(
 	serve func() (connect.AnyResponse, error),
 ) (resp connect.AnyResponse, err error) {
 	err = first
+	want := s.wantFor(req)
 	for begun := time.Now(); roams(err) && s.forwards(ctx) && time.Since(begun) < roamFor/4; {
 		address := s.elsewhere(err)
 		if address == "" && session.IsUnsure(err) {
@@ -467,6 +518,9 @@ func (s *Server) forwarded(
 		if address != "" {
 			if resp, err = s.forwardUnary(ctx, req, address); err == nil || !errors.Is(err, errAway) {
 				return resp, err
+			}
+			if time.Since(begun) >= wantAfter {
+				want(ctx)
 			}
 		}
 		select {
@@ -489,6 +543,8 @@ type owners interface {
 	OwnerOf(ctx context.Context, id string) (address string, err error)
 	Another() (address string)
 	Takes() bool // this one does
+	// Want asks the owner of a session, which this server does not reach, to let go of it.
+	Want(ctx context.Context, id string) error
 }
 
 // elsewhere returns the address of the server that is to do what this one does not, for a reason; "" for none.

@@ -35,8 +35,8 @@ func (st *stream) follow(ctx context.Context) {
 func (st *stream) newFollower() *follower {
 	st.idle = time.NewTimer(st.srv.now().IdleTimeout)
 	f := &follower{srv: st.srv, view: st.view, hint: resumeHint, peer: runPeer{st}, quiet: st.idle.C}
-	if st.far != nil {
-		f.feed = st.far.feed
+	if feed := st.follows(); feed != nil {
+		f.feed = feed
 	} else {
 		f.feed = &turnFeed{Watcher: st.watch}
 	}
@@ -131,7 +131,7 @@ func (p runPeer) stops() <-chan *fault.Error { return p.stopReasons }
 // leaves implements peer.
 func (p runPeer) leaves() <-chan struct{} {
 	switch {
-	case p.far == nil || p.far.feed.isHere():
+	case p.follows() == nil || p.follows().isHere():
 		return nil
 	case p.goesItself():
 		return p.srv.drain.Done()
@@ -179,13 +179,11 @@ func (st *stream) sendLast(msg *agentdv1.RunResponse) {
 // errorOf returns the wire form of an error of a stream that has its turn.
 func (st *stream) errorOf(e *fault.Error) *agentdv1.RunResponse {
 	st.srv.limited(e)
-	if st.turn == nil {
-		return errorResponse(st.far.named(), e)
+	id, turn := st.ids()
+	if e.TurnID == "" && turn != "" {
+		e = e.OfTurn(turn)
 	}
-	if e.TurnID == "" {
-		e = e.OfTurn(st.turn.ID())
-	}
-	return errorResponse(st.turn.SessionID(), e)
+	return errorResponse(id, e)
 }
 
 // pieces cuts text and state into messages of bounded size, at least one. It makes the

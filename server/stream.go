@@ -38,6 +38,7 @@ type stream struct {
 	turn         *session.Turn              // written before attached is closed
 	watch        *session.Watcher           // written before attached is closed
 	far          *farRun                    // of a server that is one of several; written before attached is closed
+	observed     *observed                  // of such a server in place of turn, watch and far; written with them
 	plain        bool                       // the client is too old to attach; written before attached is closed
 	observes     bool                       // the client only watches; written before attached is closed
 	view         view                       // what the client sees of events; written before attached is closed
@@ -171,6 +172,9 @@ func (st *stream) open(ctx context.Context) *fault.Error {
 		return e
 	}
 	e := st.begin(ctx, first.msg)
+	if st.watch != nil {
+		st.watch.ForwardedBy(forwardedBy(ctx))
+	}
 	if st.srv.forwards(ctx) {
 		e = st.beginAnywhere(ctx, first.msg, e)
 	}
@@ -182,9 +186,11 @@ func (st *stream) open(ctx context.Context) *fault.Error {
 // several. A server that stops begins none itself, and has another one do it.
 func (st *stream) beginAnywhere(ctx context.Context, first *agentdv1.RunRequest, e *fault.Error) *fault.Error {
 	address := ""
-	if e == nil {
+	switch {
+	case first.GetAttach().GetObserve(): // it is anywhere already
+	case e == nil:
 		st.roam(ctx, first)
-	} else {
+	default:
 		address = st.srv.elsewhere(e)
 	}
 	if address == "" {
@@ -269,6 +275,9 @@ func (st *stream) attach(ctx context.Context, at *agentdv1.AttachRequest) *fault
 	if e != nil {
 		return e
 	}
+	if req.Observe && st.srv.forwards(ctx) {
+		return st.observe(ctx, at, req)
+	}
 	turn, watch, err := st.srv.now().Sessions.Attach(ctx, req)
 	if err != nil {
 		return st.noTurn(ctx, "attach", within("attach.", err))
@@ -305,8 +314,8 @@ func (st *stream) linger() {
 // close ends what belongs to the stream: the watcher, the receiver, the timers. It also
 // runs when the handler panics, and then cancels the turn.
 func (st *stream) close() {
-	if st.far != nil {
-		st.far.feed.close()
+	if feed := st.follows(); feed != nil {
+		feed.close()
 	}
 	if st.turn != nil {
 		if !st.finished {
@@ -335,8 +344,8 @@ func (st *stream) note() {
 	case st.end == nil:
 		a.failedWith(st.errorCode)
 	}
-	if st.turn != nil {
-		a.session, a.turn = st.turn.SessionID(), st.turn.ID()
+	if st.turn != nil || st.observed != nil {
+		a.session, a.turn = st.ids()
 	}
 	a.more = append(a.more, slog.String("outcome", st.outcome()))
 	if st.errorCode != 0 {
@@ -353,7 +362,7 @@ func (st *stream) outcome() string {
 	switch {
 	case st.gone:
 		return "disconnected"
-	case st.turn == nil:
+	case st.turn == nil && st.follows() == nil:
 		return "refused"
 	case st.end.GetCompleted():
 		return "completed"

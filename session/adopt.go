@@ -24,7 +24,7 @@ const (
 
 // adopt takes sessions that are due until ctx ends: those that a server has left when it stopped or died, and those
 // whose time has come. It looks each adoptEvery, and when the bus says that there is one. It also lets go of what could
-// not be let go before.
+// not be let go before, and answers what servers ask that do not reach this one.
 func (m *Manager) adopt(ctx context.Context) {
 	tick := time.NewTicker(adoptEvery)
 	defer tick.Stop()
@@ -48,6 +48,7 @@ func (m *Manager) adopt(ctx context.Context) {
 		if ctx.Err() == nil {
 			m.adoptAll(ctx)
 			m.adoptObserved(ctx)
+			m.answer(ctx)
 		}
 		rest.Reset(adoptLeast)
 	}

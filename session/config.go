@@ -38,6 +38,10 @@ type Config struct {
 	// Bus carries hints between those servers. nil: none, and what waits for other servers looks twice a second. The
 	// manager does not close it.
 	Bus hints
+	// Reach, with Owners, reports whether this server reaches another one at an address, within some seconds.
+	// Observers follow sessions of servers that it neither reaches nor hears on the bus in the log alone. nil: it
+	// reaches all. Several goroutines may call it at once.
+	Reach func(ctx context.Context, address string) bool
 	// Limits bound the manager.
 	Limits limits.Limits
 	// Agent returns the tree and the tools of an agent that the server keeps, in a Spec that the manager changes, and

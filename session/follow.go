@@ -27,6 +27,10 @@ import (
 // back, also what is in the log, until it has an image: observers receive exactly what they would at the owner. A
 // session without an owner has nothing beside its log. If no image comes, the observers are told that the session has
 // moved, and whoever serves them asks the owner itself.
+//
+// Where this server does not reach the owner either, it follows the session in the log alone: it looks at the head,
+// asks the owner through the store up to where the log lacks nothing, and shows that. An image ends this. So it does
+// when the owner is reached, or nobody else owns the session: then the observers are told that the session has moved.
 
 const (
 	followTick = 100 * time.Millisecond // between two looks at the clock
@@ -34,6 +38,7 @@ const (
 	followRest = 2 * time.Second        // and with a bus, which says when it gets one
 	followLook = time.Second            // between two looks at a session whose owner is heard
 	followFor  = time.Second            // how long an image is waited for
+	followTry  = 2 * time.Second        // between two tries to reach the owner while the log alone is followed
 	wantEvery  = 5 * time.Second        // between two requests for hints
 	wantFor    = 15 * time.Second       // how long an owner gives hints after a request
 	followRead = 10 * time.Second       // bounds one read of the log
@@ -86,15 +91,19 @@ type follower struct {
 	looked  time.Time // when the head of the log was read
 	atLook  int64     // the last record then, of a session with an owner
 	carried bool      // the bus did when it was last looked at
+	alone   bool      // the log alone is followed
+	tried   time.Time // when a try to reach the owner was begun
+	trying  bool      // it is under way
+	reached chan bool // receives what came of it; holds one
 }
 
-// isHeard reports whether owners are heard on the bus.
-func (m *Manager) isHeard() bool { return m.owners != nil && m.bus != nil && m.bus.Carries() }
+// carries reports whether owners are heard on the bus.
+func (m *Manager) carries() bool { return m.bus != nil && m.bus.Carries() }
 
 // follow returns a session that another server owns, as far as it was written when follow was called. done ends that.
-// It returns errUnheard if the owner is not heard.
+// It returns errUnheard if the owner is not heard, and may be reached.
 func (m *Manager) follow(ctx context.Context, key string) (s *live.Session, done func(), err error) {
-	if !m.isHeard() {
+	if !m.carries() && m.reachesOwner(ctx, key) {
 		return nil, nil, errUnheard
 	}
 	f := m.followerOf(key)
@@ -142,7 +151,7 @@ func (m *Manager) followerOf(key string) *follower {
 		ctx, end := context.WithCancel(context.Background())
 		f = &follower{
 			m: m, key: key, end: end, again: make(chan struct{}, 1), changed: make(chan struct{}),
-			in: backlog.New[hint](make(chan struct{}, 1), nil),
+			in: backlog.New[hint](make(chan struct{}, 1), nil), reached: make(chan bool, 1),
 		}
 		if m.follows.of == nil {
 			m.follows.of = map[string]*follower{}
@@ -208,18 +217,7 @@ func (f *follower) note(s *live.Session, err error) {
 
 // run follows the session until ctx ends.
 func (f *follower) run(ctx context.Context) {
-	why := errUnheard
-	tail, err := f.m.bus.Subscribe(subjectTail+token(f.key), f.hear)
-	if err == nil {
-		defer tail()
-		var moved func()
-		if moved, err = f.m.bus.Subscribe(subjectMoved+token(f.key), f.move); err == nil {
-			defer moved()
-			f.in.CaughtUp()
-			f.carried = true
-			why = f.loop(ctx)
-		}
-	}
+	why := f.listen(ctx)
 	lock.Do(&f.m.follows.mu, func() {
 		if f.m.follows.of[f.key] == f {
 			delete(f.m.follows.of, f.key)
@@ -237,6 +235,26 @@ func (f *follower) run(ctx context.Context) {
 	s.EndObservers(said)
 	s.LeaveMemory()
 	f.m.rouseReaders(f.key)
+}
+
+// listen follows the session until ctx ends, or the returned error.
+func (f *follower) listen(ctx context.Context) error {
+	if f.m.bus == nil {
+		return f.loop(ctx)
+	}
+	tail, err := f.m.bus.Subscribe(subjectTail+token(f.key), f.hear)
+	if err != nil {
+		return errUnheard
+	}
+	defer tail()
+	moved, err := f.m.bus.Subscribe(subjectMoved+token(f.key), f.move)
+	if err != nil {
+		return errUnheard
+	}
+	defer moved()
+	f.in.CaughtUp()
+	f.carried = true
+	return f.loop(ctx)
 }
 
 // hear takes a hint from the bus.
@@ -259,6 +277,9 @@ func (f *follower) move(string, []byte) {
 func (f *follower) loop(ctx context.Context) error {
 	tick := time.NewTicker(followTick)
 	defer tick.Stop()
+	defer f.attempted()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	f.ask()
 	err := f.look(ctx)
 	for err == nil {
@@ -270,6 +291,13 @@ func (f *follower) loop(ctx context.Context) error {
 		case <-f.again:
 			f.desync()
 			err = f.look(ctx)
+		case reached := <-f.reached:
+			f.trying = false
+			if reached {
+				return errUnheard
+			}
+			f.alone = !f.synced
+			err = f.look(ctx)
 		case <-tick.C:
 			err = f.tick(ctx)
 		}
@@ -279,10 +307,12 @@ func (f *follower) loop(ctx context.Context) error {
 
 // tick does what is due by the clock.
 func (f *follower) tick(ctx context.Context) error {
-	now, carries := time.Now(), f.m.bus.Carries()
+	now, carries := time.Now(), f.m.carries()
 	wait := followLook
 	switch {
 	case f.synced:
+	case f.alone:
+		wait = followIdle
 	case !f.since.IsZero():
 		wait = 0
 	case carries:
@@ -296,6 +326,9 @@ func (f *follower) tick(ctx context.Context) error {
 	}
 	if f.synced && now.Sub(f.asked) >= wantEvery {
 		f.ask()
+	}
+	if f.alone || f.isUnheard() {
+		f.try(ctx)
 	}
 	if now.Sub(f.looked) < wait {
 		return nil
@@ -317,9 +350,13 @@ func (f *follower) look(ctx context.Context) error {
 		return nil
 	case purged:
 		return refusal.Purged(f.key)
+	case !owned && f.m.bus == nil:
+		return errUnheard
 	case !owned:
-		f.synced, f.since = false, time.Time{}
+		f.synced, f.alone, f.since = false, false, time.Time{}
 		return f.reach(ctx, last)
+	case f.alone:
+		return f.lookAlone(ctx, last)
 	case f.synced && f.s.Applied() >= f.atLook:
 		f.atLook = last
 		return nil
@@ -328,7 +365,7 @@ func (f *follower) look(ctx context.Context) error {
 	case f.since.IsZero():
 		f.since = time.Now()
 		f.ask()
-	case time.Since(f.since) >= followFor || !f.m.bus.Carries():
+	case f.isUnheard() && f.m.reach == nil:
 		return errUnheard
 	default:
 		f.ask()
@@ -341,17 +378,17 @@ func (f *follower) look(ctx context.Context) error {
 func (f *follower) reach(ctx context.Context, last int64) error {
 	if f.s == nil {
 		s, err := f.open(ctx, last)
-		return f.reached(ctx, s, err)
+		return f.reachedTo(ctx, s, err)
 	}
-	return f.reached(ctx, f.s, f.s.FollowLog(ctx, last))
+	return f.reachedTo(ctx, f.s, f.s.FollowLog(ctx, last))
 }
 
 func (f *follower) open(ctx context.Context, last int64) (*live.Session, error) {
 	return live.Follow(ctx, f.m.env(), f.key, last)
 }
 
-// reached notes how far the session was applied, or why not.
-func (f *follower) reached(ctx context.Context, s *live.Session, err error) error {
+// reachedTo notes how far the session was applied, or why not.
+func (f *follower) reachedTo(ctx context.Context, s *live.Session, err error) error {
 	if refusal.IsGone(err) {
 		return err
 	}
@@ -384,6 +421,9 @@ func (f *follower) desync() {
 // ask asks for hints, and for an image unless the chain has no gap.
 func (f *follower) ask() {
 	f.asked = time.Now()
+	if f.m.bus == nil {
+		return
+	}
 	data, err := json.Marshal(want{Key: f.key, Image: !f.synced})
 	if err == nil {
 		f.m.bus.Publish(subjectWant+token(f.key), data)
@@ -436,7 +476,7 @@ func (f *follower) takeOne(ctx context.Context, h *hint) error {
 		return nil
 	}
 	if err := f.s.FollowTo(ctx, position.Record(h.Pos)); err != nil {
-		return f.reached(ctx, f.s, err)
+		return f.reachedTo(ctx, f.s, err)
 	}
 	if h.Delta != nil {
 		f.s.FollowDelta(h.Pos, h.Delta.delta())
@@ -459,9 +499,10 @@ func (f *follower) takeImage(ctx context.Context, img *live.Image) error {
 		err = s.FollowImage(ctx, *img)
 	}
 	if err == nil {
-		f.synced, f.since, f.epoch, f.last, f.atLook = true, time.Time{}, img.Epoch, img.Pos, 0
+		f.synced, f.alone, f.since = true, false, time.Time{}
+		f.epoch, f.last, f.atLook = img.Epoch, img.Pos, 0
 	}
-	return f.reached(ctx, s, err)
+	return f.reachedTo(ctx, s, err)
 }
 
 // serveHints has the owner of sessions say what they show to servers that ask for it. end ends that.

@@ -91,7 +91,7 @@ func (m *Manager) finish(ctx context.Context, s *live.Session, d *live.Driver, e
 	if err != nil && errors.Is(context.Cause(ctx), ErrSuspended) || unread {
 		m.resetAttempts(s, d.WaitsForClient())
 		m.stopped(d, true)
-		d.StopRunning(m.errSuspended())
+		d.StopRunning(m.errSuspended(s))
 		s.Lease.DueIn(dueAfter(unread))
 		level, attrs := slog.LevelInfo, []slog.Attr{slog.String("session", s.ID()), slog.String("turn", d.Turn().ID())}
 		if unread {

@@ -43,10 +43,11 @@ type Manager struct {
 	probation *probation.Probation[*live.Session]
 	readers   readers.Readers[*SessionWatcher]
 	sessions  *table.Table[*live.Session]
-	owners    Owners        // nil: all sessions are this server's
-	front     bool          // see Config.Front
-	bus       hints         // nil: none
-	places    *share.Places // of turns; nil: this server has no others
+	owners    Owners                                         // nil: all sessions are this server's
+	front     bool                                           // see Config.Front
+	bus       hints                                          // nil: none
+	reach     func(ctx context.Context, address string) bool // see Config.Reach
+	places    *share.Places                                  // of turns; nil: this server has no others
 	exclusive lock.Keyed[work]
 	follows   follows
 	endHints  func() // of serveHints
@@ -63,7 +64,9 @@ type Manager struct {
 	// With Owners: references to sessions that still write, and sessions that could not be let go.
 	lingering  []*sessionRef
 	unreleased map[string]unreleased
-	observed   map[string]struct{} // sessions of this server whose turns an observer may keep suspended
+	observed   map[string]struct{}      // sessions of this server whose turns an observer may keep suspended
+	yielding   map[string]*live.Session // those that are to be let go because another server wants them
+	given      map[string]handed        // those that were, for a while
 	endSweep   context.CancelFunc
 }
 
@@ -86,9 +89,12 @@ func NewManager(cfg Config) (*Manager, error) {
 		owners:     cfg.Owners,
 		front:      cfg.Front,
 		bus:        cfg.Bus,
+		reach:      cfg.Reach,
 		places:     cfg.Places,
 		unreleased: map[string]unreleased{},
 		observed:   map[string]struct{}{},
+		yielding:   map[string]*live.Session{},
+		given:      map[string]handed{},
 		running:    map[*live.Driver]struct{}{},
 		runningOf:  map[string]int{},
 		starting:   map[string]int{},

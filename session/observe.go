@@ -62,7 +62,7 @@ func (m *Manager) observeFar(ctx context.Context, req AttachRequest, owned error
 func (m *Manager) endObserversOfSuspended() {
 	m.sessions.Each(func(s *live.Session, _, observers int) {
 		if observers > 0 && s.IsSuspended() {
-			s.EndObservers(m.errSuspended())
+			s.EndObservers(m.errSuspended(s))
 		}
 	})
 }

@@ -27,8 +27,8 @@ import (
 // Sessions are named by their keys. All methods may be called from any goroutine. An error that is none of those below
 // may pass: the call is made again, or the session is offered again.
 //
-// The implementation tells the manager what happens to what it owns: [Manager.Lost], [Manager.LostAll] and
-// [Manager.Yield]. They may be called from any goroutine, and do not call back.
+// The implementation tells the manager what happens to what it owns: [Manager.Lost] and [Manager.LostAll]. They may be
+// called from any goroutine, and do not call back. What others ask of it the manager asks for itself (Asked).
 //
 // A session that its first append makes needs no claim: the append has Batch.Create and the epoch 1, and the store
 // makes its writer the owner under that epoch in the same transaction. A session that is made in another way, by
@@ -48,6 +48,19 @@ type Owners interface {
 	// Standing returns the last record of a session, whether it has an owner, also this server or one that is dead, and
 	// whether its log was purged, all of one moment. It returns store.ErrNoSession for a session that there is not.
 	Standing(ctx context.Context, key string) (last int64, owned, purged bool, err error)
+	// Ask says to the owner of a session, through the store, that this server does not reach it: it follows the session
+	// in the log alone or, with wants, has clients that want to take part in it. Who goes on asking says so again each
+	// second. settled is the position that the owner has said with Settle under its epoch, 0 for none. heard is
+	// false, and nothing is asked, while a server lives that is too old to hear it. It returns store.ErrNoSession for a
+	// session that there is not.
+	Ask(ctx context.Context, key string, wants bool) (settled int64, heard bool, err error)
+	// Asked calls f with what others have asked of sessions of this server in the last seconds, as it knew a while ago:
+	// whether somebody follows a session in the log alone, and the answer so far; and the address of a server whose
+	// clients want to take part in it, "" for none. It waits for nothing but f.
+	Asked(f func(key string, follows bool, settled int64, wants string))
+	// Settle says to those that follow a session of this server, which has claimed it under an epoch, before which
+	// position the log lacks nothing.
+	Settle(ctx context.Context, key string, epoch, settled int64) error
 	// Another returns the address of another server that lives and takes sessions; "" is none. It returns at once.
 	Another() (address string)
 	// Due returns at most that many sessions without an owner whose time has come, and sessions whose owner has died, a
@@ -140,7 +153,9 @@ func (m *Manager) ownerOf(ctx context.Context, key string) (address string, err 
 // cause, errOwnerless, or an error of the database.
 func (m *Manager) claim(ctx context.Context, key string) (c Claim, err error) {
 	var elsewhere *Elsewhere
-	if !m.Takes() {
+	if to := m.gaveTo(key); to != "" {
+		elsewhere = &Elsewhere{Address: to}
+	} else if !m.Takes() {
 		address, err := m.ownerOf(ctx, key)
 		switch {
 		case err != nil:
@@ -185,6 +200,7 @@ func (m *Manager) load(ctx context.Context, key string, lapsed *live.Session) (*
 	if lapsed != nil {
 		if lapsed.Lease.Epoch()+1 == c.Epoch && lapsed.Has(c.LastSeq, c.Archived) {
 			lapsed.Lease.Hold(c.Epoch)
+			lapsed.Stay()
 			return lapsed, nil
 		}
 		lapsed.LeaveMemory()
@@ -386,13 +402,5 @@ func (m *Manager) LostAll() {
 	m.places.LostAll()
 	for _, s := range all {
 		s.Lose()
-	}
-}
-
-// Yield asks this server to let go of a session that another one wants: a turn that runs is suspended between two
-// steps, unless a client takes part in it. The session is due at once.
-func (m *Manager) Yield(key string) {
-	if s := m.sessionInMemory(key); s != nil {
-		s.Yield()
 	}
 }

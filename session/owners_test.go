@@ -34,6 +34,8 @@ type group struct {
 	store store.Store
 	lim   limits.Limits
 	bus   *memBus // nil: none
+	// reach, if not nil, reports whether a server reaches another one.
+	reach func(from, to string) bool
 }
 
 func newGroup(t *testing.T, lim limits.Limits) *group {
@@ -53,6 +55,9 @@ func (g *group) join(addr string, run func(context.Context, *session.Run) error)
 	cfg := session.Config{Store: r.owns, Owners: r.owns, Runner: r.engine, Limits: lim}
 	if g.bus != nil {
 		cfg.Bus = g.bus
+	}
+	if g.reach != nil {
+		cfg.Reach = func(_ context.Context, to string) bool { return g.reach(addr, to) }
 	}
 	var err error
 	r.m, err = session.NewManager(cfg)
@@ -479,24 +484,6 @@ func TestDueTurnsWaitForRoom(t *testing.T) {
 				t.Errorf("a turn has ended %d times", n)
 			}
 		}
-	})
-}
-
-// A server that is asked to let go does so between two steps, if no client takes part.
-func TestYield(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := newGroup(t, limits.Limits{})
-		a := g.join("a", sayAskSay)
-		turn := a.start(session.Request{})
-		id, w := turn.SessionID(), turn.Watch()
-		await(t, w, isCall)
-		a.m.Yield(id)
-		time.Sleep(time.Second)
-		g.wantOwner(id, "a")
-		w.Close()
-		a.m.Yield(id)
-		time.Sleep(100 * time.Millisecond)
-		g.wantOwner(id, "")
 	})
 }
 

@@ -144,7 +144,9 @@ func disturb(s *servers, ids []string) {
 	case 1:
 		r.m.Lost(id)
 	case 2:
-		r.m.Yield(id)
+		if err := s.at("").m.Want(r.t.Context(), id); err != nil {
+			r.t.Log(err)
+		}
 	case 3:
 		r.owns.Cut(errors.New("cut off"))
 		time.Sleep(time.Duration(s.n(3000)) * time.Millisecond)

@@ -57,11 +57,11 @@ func (m *Manager) stopped(d *live.Driver, suspended bool) {
 }
 
 // errSuspended is what the clients of a suspended turn read. A server that stops leaves its sessions to others, if
-// there are any.
-func (m *Manager) errSuspended() *fault.Error {
+// there are any, and so it does with what another one wants.
+func (m *Manager) errSuspended(s *live.Session) *fault.Error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.draining && m.owners != nil {
+	if m.draining && m.owners != nil || s.Yields() {
 		return halt.ErrMoved
 	}
 	return halt.ErrResumedLater

@@ -110,6 +110,8 @@ type Member struct {
 	draining bool
 	buried   map[int64]bool // whose death was logged
 	checks   time.Time      // until when beats look for what was taken
+	asked    []asked        // of the sessions of this member, by the last beat; not changed
+	void     bool           // the last beat has seen void requests
 	tookOver int64          // how many sessions of dead members it has claimed
 }
 
@@ -418,6 +420,7 @@ func (m *Member) beat(ctx context.Context) error {
 	var batch pgx.Batch
 	var beats int64
 	var all []Replica
+	var asks requests
 	held := m.held(began)
 	batch.Queue(`UPDATE replicas SET beat = beat + 1, takeovers = $2,
 		took_over_at = CASE WHEN takeovers < $2 THEN now() ELSE took_over_at END
@@ -433,6 +436,7 @@ func (m *Member) beat(ctx context.Context) error {
 		all, err = pgx.CollectRows(rows, scanReplica)
 		return err
 	})
+	batch.Queue(asksQuery, id, mostAsked).Query(asks.read)
 	if len(held) > 0 {
 		batch.Queue(`SELECT id, epoch FROM heads WHERE owner = $1`, id).Query(func(rows pgx.Rows) error {
 			var key string
@@ -452,7 +456,7 @@ func (m *Member) beat(ctx context.Context) error {
 	if beats == 0 {
 		return errGone
 	}
-	m.seen(all, began)
+	m.seen(all, asks, began)
 	if len(held) > 0 {
 		m.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "others have taken sessions of this replica while it was away",
 			slog.Int("sessions", len(held)))
@@ -482,9 +486,10 @@ func scanReplica(row pgx.CollectableRow) (r Replica, err error) {
 }
 
 // seen takes what a good beat has read, and logs deaths.
-func (m *Member) seen(all []Replica, began time.Time) {
+func (m *Member) seen(all []Replica, asks requests, began time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.asked, m.void = asks.own, asks.void
 	m.view.look(all, began, time.Now())
 	m.good, m.broke = began, false
 	dead := map[int64]bool{}

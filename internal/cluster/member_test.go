@@ -103,7 +103,7 @@ func (d *db) join(name, address string) *member {
 	d.t.Helper()
 	m := &member{t: d.t}
 	cfg := Config{
-		DB: d.pool, Name: name, Address: "http://" + name, Version: "1", Features: []string{"f"},
+		DB: d.pool, Name: name, Address: "http://" + name, Version: "1", Features: []string{"f", FeatureAsks},
 		Beat: testBeat, TTL: testTTL, LockTTL: testLockTTL,
 		Connect: func(ctx context.Context) (*pgx.Conn, error) {
 			c, err := pgx.ParseConfig(d.url)

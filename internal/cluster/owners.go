@@ -130,15 +130,17 @@ const mostCounted = 10_000
 
 // Due implements session.Owners. Of what there is a member gets the part that is its own by a hash of the ids, so that
 // members that look at the same time find different ones; or, if that is less, a fair share, so that nothing waits for
-// a member that takes none. It also gives back
-// what dead members own without a turn, and takes those off the list that own nothing. It returns none while the member
-// drains.
+// a member that takes none. It also gives back what dead members own without a turn, takes those off the list that own
+// nothing, and removes void requests (see FeatureAsks). It returns none while the member drains.
 func (m *Member) Due(ctx context.Context, most int) (keys []string, err error) {
 	_, dead, err := m.mayClaim()
 	if err != nil {
 		return nil, err
 	}
 	if err := m.bury(ctx, dead); err != nil {
+		return nil, err
+	}
+	if err := m.forget(ctx); err != nil {
 		return nil, err
 	}
 	m.mu.Lock()

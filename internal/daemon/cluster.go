@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -67,7 +68,7 @@ func (c *Cluster) features() []string {
 	if c.Featureless {
 		return nil
 	}
-	return []string{featureSlices, featureSealing, featureShares, featureGoals}
+	return []string{featureSlices, featureSealing, featureShares, featureGoals, cluster.FeatureAsks}
 }
 
 // maySeal refuses to encrypt beside replicas that would neither open what this one seals nor follow it to a newer data
@@ -162,6 +163,7 @@ type replica struct {
 	member  *cluster.Member
 	address string
 	client  *http.Client
+	reach   reach // by client
 	bus     replicaBus
 	leave   sync.Once
 
@@ -229,7 +231,7 @@ func (d *Daemon) join(ctx context.Context, db *postgres.Store) error {
 		return err
 	}
 	d.replica = &replica{
-		member: m, address: address, client: client, bus: hints,
+		member: m, address: address, client: client, reach: reach{client: client}, bus: hints,
 		turns: share.NewPlaces(share.Turns, m), streams: share.NewPlaces(share.Streams, m), requests: share.NewPace(m),
 	}
 	d.replica.keepPlaces(d.log)
@@ -317,6 +319,7 @@ func (d *Daemon) replicaClient() (*http.Client, error) {
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
 	return &http.Client{Transport: &http.Transport{
+		DialContext:     (&net.Dialer{Timeout: replicaPing}).DialContext,
 		TLSClientConfig: config, Protocols: protocols, ForceAttemptHTTP2: true,
 		HTTP2: &http.HTTP2Config{
 			SendPingTimeout: replicaPing, PingTimeout: replicaPing, WriteByteTimeout: replicaPing,

@@ -186,7 +186,7 @@ func Open(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 		Slices: d.slices(), Front: cfg.Beside.Front,
 	}
 	if d.replica != nil {
-		turns.Bus, turns.Places = d.replica.bus, d.replica.turns
+		turns.Bus, turns.Places, turns.Reach = d.replica.bus, d.replica.turns, d.replica.reach.reaches
 	}
 	if d.manager, err = session.NewManager(turns); err != nil {
 		return nil, err

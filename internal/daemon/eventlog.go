@@ -17,5 +17,5 @@ func (d *Daemon) eventLogged(s store.Store) (store.Store, error) {
 		return nil, errors.New("daemon: EventLog needs a store that keeps events, as that of a DataDir does")
 	}
 	d.events = eventlog.NewLog(log)
-	return eventlog.New(s, d.runner, d.events.Tell), nil
+	return eventlog.New(s, d.runner, d.cfg.Encryption.IsZero(), d.events.Tell), nil
 }

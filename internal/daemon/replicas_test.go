@@ -47,11 +47,15 @@ func (r *replicas) add() *daemon.Daemon {
 	if err != nil {
 		r.t.Fatal(err)
 	}
+	return r.addAt(l, "http://"+l.Addr().String())
+}
+
+// addAt starts another daemon on a listener, which the others reach at a URL.
+func (r *replicas) addAt(l net.Listener, url string) *daemon.Daemon {
+	r.t.Helper()
 	cfg := r.cfg
 	cfg.Listener, cfg.StoreURL = l, session.Secret(r.url)
-	cfg.Cluster = daemon.Cluster{
-		Advertise: "http://" + l.Addr().String(), Secret: "a secret of replicas in tests, 32 or more",
-	}
+	cfg.Cluster = daemon.Cluster{Advertise: url, Secret: "a secret of replicas in tests, 32 or more"}
 	d := start(r.t, cfg)
 	r.each = append(r.each, d)
 	return d

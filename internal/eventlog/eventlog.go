@@ -2,8 +2,9 @@
 // with SQL.
 //
 // The rule: what the table has follows from the records of an append alone, and is written in the transaction of that
-// append. A row says that something was said, by whom and when. It never has what was said: of a prompt, a response, a
-// tool call or what a provider has searched there is no word in it.
+// append. A row says that something was said, by whom and when. It never has what was said: of a prompt, a response,
+// a tool call or what a provider has searched there is no word in it; only a checkpoint of a goal says what the goal
+// is and what was said last, unless the database is encrypted.
 //
 // # Rows
 //
@@ -12,8 +13,8 @@
 // the same run of a turn and a branch has one row, however often it is reported. They are no part of the history.
 //
 // The session of a background child has its parent's id, ":sub:" and the child's branch; that branch is in front of
-// those of its events. What an agent says that another one has called as a tool is in the log of their session, and here
-// of a session of that form, too.
+// those of its events. What an agent says that another one has called as a tool is in the log of their session, and
+// here of a session of that form, too.
 package eventlog
 
 import (
@@ -57,12 +58,15 @@ type Source interface {
 type Store struct {
 	store.Store
 	engine Engine
+	texts  bool
 	told   func()
 }
 
-// New returns the store over another one, which keeps the events of batches. It calls told behind each append that had
-// any; told must not block.
-func New(s store.Store, engine Engine, told func()) *Store { return &Store{s, engine, told} }
+// New returns the store over another one, which keeps the events of batches. Texts says whether checkpoints of goals
+// may have what was said. It calls told behind each append that had any; told must not block.
+func New(s store.Store, engine Engine, texts bool, told func()) *Store {
+	return &Store{s, engine, texts, told}
+}
 
 // Append implements store.Store.
 func (s *Store) Append(ctx context.Context, b store.Batch) error {
@@ -109,12 +113,22 @@ func (s *Store) describe(b *store.Batch) error {
 
 // add gives a batch the events of a record.
 func (s *Store) add(b *store.Batch, rec *record.Record) error {
-	author, branch, fact := user, "", &record.Event{}
+	author, branch, fact, turn, metadata := user, "", &record.Event{}, rec.TurnID, nothing
 	switch rec.Kind {
 	case record.KindTurnStarted:
 	case record.KindEvent:
 		var err error
 		if author, branch, fact, err = s.engine.Said(rec.Data); err != nil {
+			return err
+		}
+	case record.KindGoalCheckpointed:
+		decoded, err := rec.Decode(nil)
+		if err != nil {
+			return err
+		}
+		c := decoded.(*record.GoalCheckpointed)
+		author, turn = autonomous, c.Turn
+		if metadata, err = metadataOf(c, s.texts); err != nil {
 			return err
 		}
 	default:
@@ -126,8 +140,8 @@ func (s *Store) add(b *store.Batch, rec *record.Record) error {
 	}
 	e := store.Event{
 		Seq: rec.Seq, ID: fmt.Sprintf("%s%d", b.EventPrefix(), rec.Seq), App: app, SessionID: session,
-		Branch: join(branchOf(b.SessionID), lineage.Shown(branch)), Author: author, Time: rec.Time, Invocation: rec.TurnID,
-		Metadata: nothing,
+		Branch: join(branchOf(b.SessionID), lineage.Shown(branch)), Author: author, Time: rec.Time, Invocation: turn,
+		Metadata: metadata,
 	}
 	if fact.Compacted != nil {
 		e.Metadata = `{"compaction": "summary"}`

@@ -52,7 +52,7 @@ const searched = `{"author":"asks","branch":"par.asks","content":{"role":"model"
 func TestEvents(t *testing.T) {
 	t.Parallel()
 	inner, told := &kept{}, 0
-	s := eventlog.New(inner, adkbridge.New(adkbridge.Config{}), func() { told++ })
+	s := eventlog.New(inner, adkbridge.New(adkbridge.Config{}), true, func() { told++ })
 	err := s.Append(t.Context(), store.Batch{SessionID: "acme/s", After: 4, Records: []record.Record{
 		rec(5, record.KindTurnQueued, `{"prompt":"canary"}`),
 		rec(6, record.KindTurnStarted, `{"prompt":"canary"}`),
@@ -111,7 +111,7 @@ func TestChildren(t *testing.T) {
 	t.Parallel()
 	const called = `{"author":"b","branch":"x.research@c1.b","customMetadata":{"agentd":{"path":["a","research","b"]}}}`
 	inner := &kept{}
-	err := eventlog.New(inner, adkbridge.New(adkbridge.Config{}), func() {}).Append(t.Context(), store.Batch{
+	err := eventlog.New(inner, adkbridge.New(adkbridge.Config{}), true, func() {}).Append(t.Context(), store.Batch{
 		SessionID: "acme/p", Records: []record.Record{rec(1, record.KindEvent, called)},
 	})
 	if err != nil {
@@ -126,7 +126,7 @@ func TestChildren(t *testing.T) {
 		"acme/p:sub:bg.x:sub:bg.y": "bg.x.bg.y.a.b",
 	} {
 		inner := &kept{}
-		s := eventlog.New(inner, adkbridge.New(adkbridge.Config{}), func() {})
+		s := eventlog.New(inner, adkbridge.New(adkbridge.Config{}), true, func() {})
 		err := s.Append(t.Context(), store.Batch{SessionID: session, Records: []record.Record{
 			rec(1, record.KindEvent, `{"author":"b","branch":"a.b","customMetadata":{"agentd":{"path":["a","b"]}}}`),
 		}})
@@ -143,7 +143,7 @@ func TestChildren(t *testing.T) {
 func TestMany(t *testing.T) {
 	t.Parallel()
 	inner, told := &kept{}, 0
-	s := eventlog.New(inner, adkbridge.New(adkbridge.Config{}), func() { told++ })
+	s := eventlog.New(inner, adkbridge.New(adkbridge.Config{}), true, func() { told++ })
 	start := func(id, data string) store.Batch {
 		kind := record.KindTurnStarted
 		if data != "" {
@@ -163,5 +163,28 @@ func TestMany(t *testing.T) {
 	}
 	if got := inner.batches[0].Events; len(got) != 1 || got[0].ID != "a#1" {
 		t.Errorf("events are %+v", got)
+	}
+}
+
+// TestCheckpoint: a checkpoint of a goal says how far it has come, and what was said only where nothing is encrypted.
+func TestCheckpoint(t *testing.T) {
+	t.Parallel()
+	for texts, want := range map[bool]string{
+		true: `{"turn":2,"goal":"sort","continuation_prompt":"continue","input_tokens":900,"output_tokens":120,` +
+			`"cost_usd":0.004,"stop_reason":"max_turns_exceeded","done_detail":"","final_text":"said"}`,
+		false: `{"turn":2,"input_tokens":900,"output_tokens":120,"cost_usd":0.004,"stop_reason":"max_turns_exceeded"}`,
+	} {
+		inner := &kept{}
+		s := eventlog.New(inner, adkbridge.New(adkbridge.Config{}), texts, func() {})
+		r := rec(3, record.KindGoalCheckpointed, `{"id":"g","turn":"t2","totals":{"turns":2,"input_tokens":900,`+
+			`"output_tokens":120,"cost_usd":0.004},"goal":"sort","continuation":"continue","final_text":"said","stop_reason":2}`)
+		r.TurnID = ""
+		if err := s.Append(t.Context(), store.Batch{SessionID: "s", After: 2, Records: []record.Record{r}}); err != nil {
+			t.Fatal(err)
+		}
+		e := inner.batches[0].Events[0]
+		if e.Author != "agentd/autonomous" || e.Invocation != "t2" || e.ID != "s#3" || e.Metadata != want {
+			t.Errorf("the checkpoint is %+v, want %s", e, want)
+		}
 	}
 }

@@ -39,8 +39,8 @@ func (l *Log) Tell() {
 	l.changed = make(chan struct{})
 }
 
-// Changed returns a channel that is closed when this process appends an event next. It is a hint: what other servers over
-// the database append, it does not say.
+// Changed returns a channel that is closed when this process appends an event next. It is a hint: what other servers
+// over the database append, it does not say.
 func (l *Log) Changed() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -9,6 +9,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -24,6 +25,7 @@ type Group struct {
 
 	mu       sync.Mutex // protects the fields below, and is held while the store writes
 	heads    map[string]*head
+	asks     map[string]*ask
 	replicas []*Replica
 }
 
@@ -33,6 +35,16 @@ type head struct {
 	owner *Replica
 	due   time.Time // zero for never
 }
+
+// ask is what servers ask of the owner of a session.
+type ask struct {
+	followed, wanted time.Time // when that was asked last
+	by               *Replica  // who wants
+	settled, epoch   int64     // what the owner has said
+}
+
+// askFor is for how long what is asked counts.
+const askFor = 5 * time.Second
 
 // Replica is one server: its owners, and its store. A Replica that is dead claims nothing, and the others may claim
 // what it had.
@@ -51,7 +63,9 @@ type Replica struct {
 }
 
 // New returns a group without servers over a store.
-func New(raw store.Store) *Group { return &Group{raw: raw, heads: map[string]*head{}} }
+func New(raw store.Store) *Group {
+	return &Group{raw: raw, heads: map[string]*head{}, asks: map[string]*ask{}}
+}
 
 // Recover makes sessions due that have an open turn in the store.
 func (g *Group) Recover(ctx context.Context) error {
@@ -239,6 +253,74 @@ func (r *Replica) Standing(ctx context.Context, key string) (last int64, owned, 
 	return info.LastSeq, h != nil && h.owner != nil, info.Purged > 0 && info.Purged == info.LastSeq, nil
 }
 
+// Ask implements session.Owners.
+func (r *Replica) Ask(_ context.Context, key string, wants bool) (settled int64, heard bool, err error) {
+	r.g.mu.Lock()
+	defer r.g.mu.Unlock()
+	h := r.g.heads[key]
+	switch {
+	case r.cut != nil:
+		return 0, false, r.cut
+	case h == nil:
+		return 0, false, store.ErrNoSession
+	}
+	a := r.g.asks[key]
+	if a == nil {
+		a = &ask{}
+		r.g.asks[key] = a
+	}
+	if wants {
+		a.wanted, a.by = time.Now(), r
+	} else {
+		a.followed = time.Now()
+	}
+	if a.epoch == h.epoch {
+		settled = a.settled
+	}
+	return settled, true, nil
+}
+
+// Asked implements session.Owners.
+func (r *Replica) Asked(f func(key string, follows bool, settled int64, wants string)) {
+	for _, call := range r.asked() {
+		call(f)
+	}
+}
+
+// asked returns calls of what Asked gets, in the order of the keys.
+func (r *Replica) asked() (calls []func(func(string, bool, int64, string))) {
+	r.g.mu.Lock()
+	defer r.g.mu.Unlock()
+	for _, key := range slices.Sorted(maps.Keys(r.g.asks)) {
+		a, h := r.g.asks[key], r.g.heads[key]
+		if h == nil || h.owner != r || r.dead {
+			continue
+		}
+		follows, settled, wants := time.Since(a.followed) < askFor, int64(0), ""
+		if a.epoch == h.epoch {
+			settled = a.settled
+		}
+		if a.by != nil && a.by != r && !a.by.dead && time.Since(a.wanted) < askFor {
+			wants = a.by.address
+		}
+		calls = append(calls, func(f func(string, bool, int64, string)) { f(key, follows, settled, wants) })
+	}
+	return calls
+}
+
+// Settle implements session.Owners.
+func (r *Replica) Settle(_ context.Context, key string, epoch, settled int64) error {
+	r.g.mu.Lock()
+	defer r.g.mu.Unlock()
+	if r.cut != nil {
+		return r.cut
+	}
+	if a, h := r.g.asks[key], r.g.heads[key]; a != nil && h != nil && h.owner == r && h.epoch == epoch {
+		a.epoch, a.settled = epoch, settled
+	}
+	return nil
+}
+
 // Drain says to the others that the server takes no more sessions.
 func (r *Replica) Drain() {
 	r.g.mu.Lock()
@@ -321,6 +403,7 @@ func (r *Replica) Delete(ctx context.Context, id string, lastSeq int64) error {
 	err := r.g.raw.Delete(ctx, id, lastSeq)
 	if err == nil {
 		delete(r.g.heads, id)
+		delete(r.g.asks, id)
 	}
 	return err
 }

@@ -18,6 +18,10 @@ import (
 // must not apply a record while it may lack deltas from before: a watcher that has received the record gets none of
 // these any more.
 //
+// Where nobody hears the owner, the log alone is followed, up to the position before which it lacks nothing, as the
+// owner says through the store (see Session.Settled). So a watcher lacks no delta from before what it has received, and
+// may go on anywhere.
+//
 // A session that is followed writes nothing, has no timers, and its turns enter the phases of a log that is being read.
 
 // Follow reads the log of a session up to a record, to follow it. One goroutine calls the methods that begin with
@@ -179,6 +183,7 @@ func (s *Session) FollowImage(ctx context.Context, img Image) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	defer s.lagLocked()
+	s.alone = false
 	if t := s.turn; t != nil && t.ended == nil {
 		t.partials = partials
 		for _, u := range img.Unserved {
@@ -193,14 +198,52 @@ func (s *Session) FollowImage(ctx context.Context, img Image) error {
 // FollowLog applies the records up to one, the last of a session that has nothing beside its log. Watchers continue
 // from the log, which has the deltas that were not published.
 func (s *Session) FollowLog(ctx context.Context, upTo int64) error {
-	if s.Applied() >= upTo {
+	if s.Applied() >= upTo && !lock.Get(&s.mu, func() bool { return s.alone }) {
 		return nil
 	}
 	err := s.followTo(ctx, upTo, false)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if err == nil {
+		s.alone = false
+	}
 	s.lagLocked()
 	return err
+}
+
+// FollowAlone applies the records up to one, of a session whose owner is not heard. Watchers receive what comes before
+// settled, which is what Settled has returned at the owner, or the greatest of such positions so far.
+func (s *Session) FollowAlone(ctx context.Context, upTo, settled int64) error {
+	err := s.followTo(ctx, upTo, false)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.alone {
+		s.alone, s.settled = true, 0
+		if s.turn != nil {
+			clear(s.turn.partials)
+		}
+	}
+	if settled > s.settled {
+		s.settled = settled
+		s.lagLocked()
+	}
+	return err
+}
+
+// Settled returns the position before which the log lacks nothing: the messages that are not in it by now begin to be
+// shown there, or later.
+func (s *Session) Settled() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	settled := position.Of(s.seq, position.Deltas+s.deltas)
+	if t := s.turn; t != nil && t.ended == nil {
+		for _, m := range t.partials {
+			if first := m.First(); first > 0 {
+				settled = min(settled, first)
+			}
+		}
+	}
+	return settled
 }
 
 // lagLocked has the watchers continue from the log.

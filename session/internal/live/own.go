@@ -2,6 +2,8 @@ package live
 
 import (
 	"github.com/apzuk3/agentd/session/internal/halt"
+	"github.com/apzuk3/agentd/session/internal/lock"
+	"github.com/apzuk3/agentd/session/internal/phase"
 )
 
 // Lose breaks a session that another server owns, or may own: nothing of it is written or shown any more. Its turn is
@@ -33,18 +35,36 @@ func (s *Session) IsLost() bool {
 	return halt.IsMoved(s.broken)
 }
 
-// Yield has the open turn begin no further step, as in a server that stops, unless a client takes part in it.
-func (s *Session) Yield() {
+// Yield has the open turn begin no further step, as in a server that stops, because clients of the server at an
+// address want to take part in it. It reports false, and changes nothing, if a client takes part already: one that
+// another server has forwarded, or none. Those of that server are not reached any more. It stands until Stay.
+func (s *Session) Yield(to string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for w := range s.watchers {
-		if w.asks {
-			return
+		if w.asks && (w.by == "" || w.by != to) {
+			return false
 		}
 	}
 	s.yields = true
 	s.reconcileLocked()
+	return true
 }
+
+// Yields reports whether Yield was called, and Rests whether nothing is done in the session: no turn runs or is about
+// to, and nothing is being written.
+func (s *Session) Yields() bool { return lock.Get(&s.mu, func() bool { return s.yields }) }
+
+// Rests is described at Yields.
+func (s *Session) Rests() bool {
+	return lock.Get(&s.mu, func() bool {
+		runs := s.turn != nil && (s.turn.runs() || s.turn.phase == phase.TurnStarting)
+		return !runs && s.starting == nil && !s.flushing && len(s.waiting)+len(s.queue) == 0
+	})
+}
+
+// Stay ends Yield, for a session whose turn does not run.
+func (s *Session) Stay() { lock.Do(&s.mu, func() { s.yields = false }) }
 
 // drainsLocked reports whether turns begin no further step.
 func (s *Session) drainsLocked() bool { return s.yields || s.store.Draining.Load() }

@@ -69,6 +69,8 @@ type Session struct {
 	yields      bool  // it is to be owned by another server, see Yield
 	tap         tap
 	follows     bool // another server writes it, see Follow; never changes
+	alone       bool // only its log is known, and watchers are shown no record beyond settled; see FollowAlone
+	settled     int64
 }
 
 // limits returns the limits as they are now.

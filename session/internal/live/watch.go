@@ -31,7 +31,8 @@ type Watcher struct {
 	// offered are the tools that the client had when it joined. After Unattended its
 	// messages still mark a call as offered while no other client has the offer.
 	offered map[string]bool
-	asks    bool // the client takes part in the turn, with or without tools
+	asks    bool   // the client takes part in the turn, with or without tools
+	by      string // the address of the server that has forwarded the client, "" for none; protected by s.mu
 	onClose func()
 	// away is why the client, which still reads, gives no results; protected by s.mu.
 	away  string
@@ -102,6 +103,13 @@ func newBacklog(ready chan struct{}, failed *fault.Error) *backlog.Backlog[rende
 		return backlog.New[render.Item](ready, nil)
 	}
 	return backlog.New[render.Item](ready, failed)
+}
+
+// ForwardedBy says which server the client is connected to, by the address at which others reach it: "" is this one.
+func (w *Watcher) ForwardedBy(address string) {
+	w.s.mu.Lock()
+	defer w.s.mu.Unlock()
+	w.by = address
 }
 
 // Ready receives when Next may have messages. It may also receive when there are none.
@@ -185,6 +193,7 @@ func (w *Watcher) live() (out render.Live, err error) {
 	w.s.mu.Lock()
 	defer w.s.mu.Unlock()
 	out.Applied = w.s.seq
+	out.Bounded, out.Until = w.s.alone, w.s.settled
 	if now := w.turnLocked(); now != nil {
 		out.Partials, err = w.s.partialsLocked(now, w.reader.After())
 		out.Offered, out.Unserved = w.s.askedOfLocked(now, w), w.s.unservedLocked(now)

@@ -9,8 +9,9 @@ import (
 )
 
 // cut returns the record up to which to render at once: the data of the records is at most
-// maxBytes, but a message is never cut, whose first deltas come before records that follow.
-func (r *Reader) cut(ctx context.Context, upTo int64, partials []Item) (int64, error) {
+// maxBytes, but a message is never cut, whose first deltas come before records that follow. least is the first position
+// of what is not in these records.
+func (r *Reader) cut(ctx context.Context, upTo, least int64) (int64, error) {
 	if size, err := r.size(ctx, upTo); size <= r.maxBytes || err != nil {
 		return upTo, err
 	}
@@ -18,10 +19,6 @@ func (r *Reader) cut(ctx context.Context, upTo int64, partials []Item) (int64, e
 		steps, err := r.steps(ctx, upTo)
 		if err != nil {
 			return 0, err
-		}
-		least := position.Of(upTo+1, 0)
-		for _, it := range partials {
-			least = min(least, it.Pos)
 		}
 		if r.cuts = cutsOf(steps, least, r.maxBytes); len(r.cuts) == 0 {
 			r.cuts = []int64{upTo}

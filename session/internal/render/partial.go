@@ -60,6 +60,9 @@ func (p *Partial) Add(pos int64, piece record.Delta) Item {
 	return Item{Pos: pos, Delta: &piece, Size: len(piece.Text)}
 }
 
+// First returns the position of the first delta, 0 before it.
+func (p *Partial) First() int64 { return p.marks.First() }
+
 // Marks returns the places of the deltas so far.
 func (p *Partial) Marks() record.Marks { return bytes.Clone(p.marks) }
 

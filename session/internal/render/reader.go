@@ -10,6 +10,7 @@ import (
 	"time"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/session/internal/position"
 	"github.com/apzuk3/agentd/session/internal/recent"
 	"github.com/apzuk3/agentd/session/record"
 )
@@ -121,6 +122,10 @@ func (r *Reader) TakeEnds() []int64 {
 type Live struct {
 	// Applied is the last record that the session has applied.
 	Applied int64
+	// Until, if Bounded is true, is the first position that is not rendered yet: what comes from there on may lack
+	// deltas.
+	Bounded bool
+	Until   int64
 	// Partials are the deltas of partials after the reader's position.
 	Partials []Item
 	// Offered are the open calls that are offered to the reader's client, Unserved those that no
@@ -136,9 +141,19 @@ type Live struct {
 // error is final.
 func (r *Reader) CatchUp(ctx context.Context, live Live) (more bool, err error) {
 	upTo := live.Applied
-	cut, err := r.cut(ctx, upTo, live.Partials)
+	least := position.Of(upTo+1, 0)
+	for _, it := range live.Partials {
+		least = min(least, it.Pos)
+	}
+	if live.Bounded {
+		least = min(least, live.Until)
+	}
+	cut, err := r.cut(ctx, upTo, least)
 	if err != nil {
 		return false, err
+	}
+	if live.Bounded && position.Of(cut, position.Deltas) > live.Until {
+		cut, r.cuts = upTo, nil // what is before the bound may have its message behind it
 	}
 	if more = cut < upTo; more {
 		live = Live{}
@@ -146,6 +161,10 @@ func (r *Reader) CatchUp(ctx context.Context, live Live) (more bool, err error) 
 	facts, err := r.facts(ctx, cut)
 	if err != nil {
 		return false, err
+	}
+	if live.Bounded {
+		facts = slices.DeleteFunc(facts, func(it Item) bool { return it.Pos >= live.Until })
+		cut = min(cut, position.Record(live.Until))
 	}
 	items := facts
 	if len(live.Partials) > 0 {

@@ -37,7 +37,7 @@ func TestStore(t *testing.T) {
 func openEmpty(t testing.TB, url string) *Store {
 	t.Helper()
 	s := openAt(t, url)
-	_, err := s.pool.Exec(t.Context(), `TRUNCATE sessions, heads, records, labels, entries, shared, keys, spent, session_counts,
+	_, err := s.pool.Exec(t.Context(), `TRUNCATE sessions, heads, asks, records, labels, entries, shared, keys, spent, session_counts,
 		agent_eventlog`)
 	if err != nil {
 		t.Fatal(err)
