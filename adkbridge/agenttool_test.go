@@ -91,25 +91,27 @@ func (w *world) verified() {
 // TestAgentToolForks: an agent that forks sees what its caller had seen, also of a fork, and nothing of other calls.
 func TestAgentToolForks(t *testing.T) {
 	w := newWorld(t, map[string][]step{
-		"root": {say("hello"), {text: "I ask", calls: slices.Concat(consult("a", "one", "a", "two").calls, use("calc").calls)}, say("done")},
-		"a":    {consult("b", "three"), say("A"), consult("b", "three"), say("A")},
-		"b":    {say("B"), say("B")},
+		"root": {say("hello"), {text: "I ask", calls: slices.Concat(consult("a", "one", "c", "two").calls, use("calc").calls)}, say("done")},
+		"a":    {consult("b", "three"), say("A")}, "b": {say("B")},
+		"c": {consult("d", "three"), say("C")}, "d": {say("D")},
 	})
-	tree := llm("root", forked(llm("a", forked(llm("b")))))
+	tree := llm("root", forked(llm("a", forked(llm("b"))), llm("c", forked(llm("d")))))
 	w.run(tree, "first").ok(t)
 	w.restart()
 	w.run(tree, "second").ok(t)
 	before := "user: first\nuser: For context: [root] said: hello\nuser: second\n"
 	seen := map[string]int{}
-	for _, r := range slices.Concat(w.script.seen("a"), w.script.seen("b")) {
-		seen[r.agent+" "+transcript(r.contents)]++
-	}
-	for _, request := range []string{"one", "two"} {
-		if seen["a "+before+"user: "+request+"\n"] != 1 {
-			t.Errorf("the call %s of a does not see what was before it: %s", request, compact(seen))
+	for _, name := range []string{"a", "b", "c", "d"} {
+		for _, r := range w.script.seen(name) {
+			seen[r.agent+" "+transcript(r.contents)]++
 		}
-		if want := "b " + before + "user: " + request + "\n" + "user: three\n"; seen[want] != 1 {
-			t.Errorf("no call of b sees %q: %s", want, compact(seen))
+	}
+	for _, want := range []string{
+		"a " + before + "user: one\n", "b " + before + "user: one\nuser: three\n",
+		"c " + before + "user: two\n", "d " + before + "user: two\nuser: three\n",
+	} {
+		if seen[want] != 1 {
+			t.Errorf("no call sees %q: %s", want, compact(seen))
 		}
 	}
 	w.checkAll()

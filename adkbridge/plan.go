@@ -171,8 +171,9 @@ type planner struct {
 	priced  bool                    // the price of each must be known
 	price   func(model string) func(model.Usage) record.NanoUSD
 	backend func(name string) (remote.Driver, error)
-	share   float64 // see Config.CompactAt
-	tree    *tree   // being built
+	share   float64           // see Config.CompactAt
+	goal    *record.GoalTools // of the turn; nil for none
+	tree    *tree             // being built
 }
 
 // plan checks a spec and returns the tree it describes. Its errors are
@@ -203,7 +204,7 @@ func (r *Runner) plan(spec *record.Spec, keys session.Keys) (*tree, error) {
 	if err := p.clientTools(spec.Tools); err != nil {
 		return nil, err
 	}
-	if spec.Goal != nil {
+	if p.goal = spec.Goal; p.goal != nil {
 		if err := p.checkGoal(spec.Goal); err != nil {
 			return nil, err
 		}

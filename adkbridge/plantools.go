@@ -85,6 +85,8 @@ func (p *planner) agentTool(n *node, i int, t *agentdv1.AgentTool) (*agentTool, 
 		return nil, n.errorf("agent_tools[%d]: tool name %q is reserved; set another tool_name", i, name)
 	case p.tools[name] != nil:
 		return nil, n.errorf("agent_tools[%d]: the request offers a tool %q, too; set another tool_name", i, name)
+	case p.goal != nil && (name == p.goal.Done || p.goal.Schedules && name == scheduleTurnTool):
+		return nil, n.errorf("agent_tools[%d]: the goal has a tool %q, too; set another tool_name", i, name)
 	case n.agentTool(name) != nil:
 		return nil, n.errorf("agent_tools[%d]: another one is called %q, too; set another tool_name", i, name)
 	case !nameOK(out.branch):

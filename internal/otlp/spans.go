@@ -334,15 +334,16 @@ func (t *turn) takeLocked(rec record.Record, decode func([]byte) (*record.Event,
 // changedLocked notes that an agent starts or ends.
 func (t *turn) changedLocked(c record.AgentChange, at time.Time) []spanOf {
 	key := keyOf(c.Path)
-	if c.Room != "" { // an agent that is called as a tool may run several times at once
-		key += pathSeparator + c.Room
+	own := key // an agent that is called as a tool may run several times at once
+	if other := key + pathSeparator + c.Room; t.agents[other] != nil || c.Ended == "" && t.agents[key] != nil {
+		own = other
 	}
 	if c.Ended != "" {
-		a := t.agents[key]
+		a := t.agents[own]
 		if a == nil {
 			return nil
 		}
-		delete(t.agents, key)
+		delete(t.agents, own)
 		return []spanOf{t.agentLocked(a, string(c.Ended), at)}
 	}
 	t.starts[key]++
@@ -350,7 +351,7 @@ func (t *turn) changedLocked(c record.AgentChange, at time.Time) []spanOf {
 	if n := len(c.Path); n > 0 {
 		name = c.Path[n-1]
 	}
-	t.agents[key] = &begun{
+	t.agents[own] = &begun{
 		name: name, path: c.Path, below: "agent" + pathSeparator + key + pathSeparator + strconv.Itoa(t.starts[key]),
 		at: at, model: c.Model,
 	}

@@ -70,8 +70,8 @@ export interface EventBase {
   readonly replayed: boolean;
   /** How a user interface may show it; only where display was asked for. */
   readonly display: Display | undefined;
-  /** Which agent that another one has called it is of; undefined for the tree of the turn itself. */
-  readonly lineage: Lineage | undefined;
+  /** Which agent that another one has called it is of; not there for the tree of the turn itself. */
+  readonly lineage?: Lineage | undefined;
 }
 
 /** Lineage is where an event comes from. */
@@ -286,22 +286,18 @@ export function eventOf(message: RunResponseJson): Event | undefined {
       time: dateOf(message.time),
       replayed: message.replayed ?? false,
       display: displayOf(message.display),
-      lineage: lineageOf(message.lineage),
+      ...(message.lineage && { lineage: lineageOf(message.lineage) }),
     }
   );
 }
 
-function lineageOf(lineage: LineageJson | undefined): Lineage | undefined {
-  if (lineage === undefined) {
-    return undefined;
-  }
-  const { parentSessionId = "", branch = "", depth = 0, position } = lineage;
+function lineageOf({ parentSessionId = "", branch = "", depth = 0, position }: LineageJson): Lineage {
   return { parentSessionId, branch, depth, position: numberOf(position) };
 }
 
 /** @internal ownEvent is an event that this client tells of. */
 export function ownEvent(turnId: string, body: EventBody): Event {
-  return { ...body, seq: 0, turnId, time: undefined, replayed: false, display: undefined, lineage: undefined };
+  return { ...body, seq: 0, turnId, time: undefined, replayed: false, display: undefined };
 }
 
 /** What messages have besides what they tell. */

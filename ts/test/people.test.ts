@@ -205,3 +205,32 @@ test("a tool that runs asks a person, and learns how far the approval holds", as
     (err) => err instanceof AgentdError && err.code === "FAILED_PRECONDITION",
   );
 });
+
+test("an agent that another one calls as a tool has a lineage, and a client's tool like any", async (t) => {
+  const { url } = await serve(t, {
+    boss: `
+answers:
+  - when: {after_tool: scout}
+    text: 'boss: {{tool_result "scout"}}'
+  - when: {}
+    calls: [{name: scout, args: {request: "go and pay"}}]
+`,
+    pay: scripts.pay,
+  });
+  const scout = llm({ name: "scout", description: "goes ahead", model: "scripted/pay", tools: ["pay"] });
+  const agent = llm({ name: "boss", model: "scripted/boss", agentTools: [{ agent: scout, branch: "ahead", maxDepth: 1 }] });
+  const paid: number[] = [];
+  const seen = new Set<string>();
+  const agentd = withPay(url, paid, () => ({ approve: true }));
+  let text = "";
+  for await (const event of agentd.run({ agent, prompt: "go" })) {
+    if (event.lineage !== undefined) {
+      const { branch, depth, parentSessionId, position } = event.lineage;
+      seen.add(`${branch} ${depth} "${parentSessionId}" ${position}: ${event.type}`);
+    } else if (event.type === "output_chunk") {
+      text += event.content;
+    }
+  }
+  assert.deepEqual([paid, text], [[100], "boss: paid 100"]);
+  assert.ok(seen.has('ahead 1 "" 0: agent_started') && seen.has('ahead 1 "" 0: output_chunk') && seen.has('ahead 1 "" 0: tool_call'), [...seen].join());
+});

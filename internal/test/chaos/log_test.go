@@ -67,6 +67,7 @@ type loggedCall struct {
 // storedEvent is what is read of an event's stored form besides its meaning.
 type storedEvent struct {
 	Author  string `json:"author"`
+	Branch  string `json:"branch"` // with "@" below a call of an agent
 	Content *struct {
 		Parts []struct {
 			FunctionCall *struct {
@@ -248,7 +249,9 @@ func (l *logged) event(t *loggedTurn, rec record.Record, author *string) error {
 	if ev.MessageID == "" {
 		return nil
 	}
-	*author = stored.Author
+	if !strings.Contains(stored.Branch, "@") { // a turn begins with no agent that is called as a tool
+		*author = stored.Author
+	}
 	a := &loggedAnswer{
 		id: ev.MessageID, agent: stored.Author, text: ev.Text, thoughts: ev.Thoughts,
 		seq: rec.Seq, turn: t, usage: ev.Usage, calls: made,
