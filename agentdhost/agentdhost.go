@@ -76,6 +76,10 @@ type Config struct {
 	// docs/providers.md describes the form. Default none.
 	Prices string
 
+	// Webhooks is a file that names servers that are told what happens; docs/webhooks.md describes the form. Default
+	// none.
+	Webhooks string
+
 	// DataDir is the folder of the database; the host creates it. Default ":memory:", which keeps
 	// nothing.
 	DataDir string
@@ -128,8 +132,9 @@ func New(cfg Config) (*Host, error) {
 		Addr: cfg.addr(), Listener: cfg.Listener, HandlerOnly: cfg.HandlerOnly, Authenticate: cfg.Authenticate,
 		AllowedHosts: cfg.AllowedHosts, Insecure: true, // check has refused what is not
 		Faces:   cfg.Faces,
-		DataDir: cfg.DataDir, ScriptsDir: cfg.ScriptsDir, Prices: cfg.Prices, RecordTo: cfg.RecordTo,
-		Getenv: cfg.Getenv, ExtraProviders: cfg.Providers, Logger: cfg.Logger,
+		DataDir: cfg.DataDir, ScriptsDir: cfg.ScriptsDir, Prices: cfg.Prices, Webhooks: cfg.Webhooks,
+		RecordTo: cfg.RecordTo,
+		Getenv:   cfg.Getenv, ExtraProviders: cfg.Providers, Logger: cfg.Logger,
 	})
 	if err != nil {
 		if cfg.Listener != nil {

@@ -21,13 +21,14 @@ type Client struct {
 	cfg  config                       // immutable after New
 	stub agentdv1connect.AgentdClient // immutable after New
 	// sessions is for what needs no stream; immutable after New.
-	sessions agentdv1connect.SessionServiceClient
-	events   agentdv1connect.EventServiceClient
-	http     connect.HTTPClient // immutable after New
-	err      error              // what is wrong with New's arguments; each Run reports it
-	tools    *ToolSet           // guards itself
-	results  *resultCache       // guards itself
-	journal  *journal           // guards itself; nil: results are not kept on disk
+	sessions  agentdv1connect.SessionServiceClient
+	schedules agentdv1connect.ScheduleServiceClient
+	events    agentdv1connect.EventServiceClient
+	http      connect.HTTPClient // immutable after New
+	err       error              // what is wrong with New's arguments; each Run reports it
+	tools     *ToolSet           // guards itself
+	results   *resultCache       // guards itself
+	journal   *journal           // guards itself; nil: results are not kept on disk
 }
 
 // New returns a client of the server at baseURL, such as
@@ -51,6 +52,7 @@ func New(baseURL string, opts ...Option) *Client {
 	hc := linkedClient{directClient{c.http}}
 	c.stub = agentdv1connect.NewAgentdClient(hc, strings.TrimSpace(baseURL), cfg.connectOptions()...)
 	c.sessions = agentdv1connect.NewSessionServiceClient(hc, strings.TrimSpace(baseURL), cfg.connectOptions()...)
+	c.schedules = agentdv1connect.NewScheduleServiceClient(hc, strings.TrimSpace(baseURL), cfg.connectOptions()...)
 	c.events = agentdv1connect.NewEventServiceClient(hc, strings.TrimSpace(baseURL), cfg.connectOptions()...)
 	return c
 }

@@ -110,6 +110,7 @@ func TestExamples(t *testing.T) {
 		"state":      {"Your cart is worth 50.", `state: cart_total=50 answer="Your cart is worth 50."`},
 		"cancel":     {"the handler stops: the tool call was canceled", "The archive did not answer.\n  [completed: true ]", "It all began\n  [completed: false cancelled by the client]", "It is fine.\n  [completed: true ]"},
 		"face":       {"\nsays: Say hello\nend\n"},
+		"nightly":    {"each night, next in ", "told: turn.ended in reports: succeeded: All is quiet.\n"},
 		"provider":   {"Three, two, one.\ncompleted: true\n"},
 		"supportdesk": {
 			"desk: One moment, I ask a colleague.", "orders: Order 17 is delivered.\n",
@@ -145,6 +146,22 @@ func TestExamples(t *testing.T) {
 	}
 	if len(programs) != len(want) {
 		t.Errorf("%d programs, %d expected", len(programs), len(want))
+	}
+}
+
+// TestVerify checks that docs/webhooks.md shows how the example verifies a request.
+func TestVerify(t *testing.T) {
+	code, err := os.ReadFile("nightly/verify.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile("../docs/webhooks.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, function, _ := bytes.Cut(code, []byte("\n)\n\n"))
+	if len(function) == 0 || !bytes.Contains(page, append([]byte("```go\n"), function...)) {
+		t.Errorf("the page does not have\n%s", function)
 	}
 }
 

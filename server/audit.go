@@ -103,6 +103,9 @@ func (t target) or(other target) target {
 	if t.turn == "" {
 		t.turn = other.turn
 	}
+	if t.subject == "" {
+		t.subject = other.subject
+	}
 	return t
 }
 
@@ -133,6 +136,10 @@ func targetOf(msg any) (on target) {
 		on.subject = m.GetName()
 	case *agentdv1.DeleteAgentRequest:
 		on.subject = m.GetName()
+	case *agentdv1.CreateScheduleResponse:
+		on.session, on.subject = m.GetSchedule().GetSessionId(), m.GetSchedule().GetId()
+	case *agentdv1.DeleteScheduleRequest:
+		on.subject = m.GetId()
 	}
 	if m, ok := msg.(interface{ GetSessionId() string }); ok {
 		on.session = m.GetSessionId()

@@ -149,6 +149,8 @@ type Config struct {
 	// Agents keeps agent trees of callers, and Objects what faces keep; nil: none are kept.
 	Agents  agents
 	Objects ledger.Objects
+	// Schedules keeps what is started without a client, by StartTurn; nil: nothing is.
+	Schedules schedules
 	// Faces serve other protocols beside agentd's. Default: none.
 	Faces []Face
 	// NoReflection leaves out the gRPC reflection service.

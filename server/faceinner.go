@@ -19,6 +19,7 @@ import (
 type inner struct {
 	server  *Server
 	handler http.Handler
+	own     bool // the server itself calls, for the principal of the context
 
 	mu sync.Mutex // while the line of a request learns what it is about
 }
@@ -27,6 +28,12 @@ type inner struct {
 func newInner(s *Server, sessions http.Handler) agentdv1connect.SessionServiceClient {
 	return agentdv1connect.NewSessionServiceClient(&inner{server: s, handler: sessions}, "http://agentd.internal",
 		connect.WithAcceptCompression("gzip", nil, nil)) // nothing is sent over a network
+}
+
+// newOwn returns SessionService by its own handler, for what the server does without a request.
+func newOwn(s *Server, sessions http.Handler) agentdv1connect.SessionServiceClient {
+	return agentdv1connect.NewSessionServiceClient(&inner{server: s, handler: sessions, own: true},
+		"http://agentd.internal", connect.WithAcceptCompression("gzip", nil, nil))
 }
 
 // errNobody refuses a call that is made for no caller.
@@ -49,7 +56,7 @@ func (b *innerBody) Close() error {
 // Do is what connect looks for. It returns when the reply begins; the handler runs on a goroutine that ends with the
 // call, or when the body of the reply is closed.
 func (i *inner) Do(r *http.Request) (*http.Response, error) {
-	if i.server.now().Authenticate != nil && r.Context().Value(requestKey{}) == nil {
+	if !i.own && i.server.now().Authenticate != nil && r.Context().Value(requestKey{}) == nil {
 		return nil, connectError(errNobody)
 	}
 	ctx, cancel := context.WithCancel(r.Context())

@@ -53,6 +53,7 @@ var features = func() []string {
 	visit(agentdv1.File_agentd_v1_service_proto.Messages().ByName("RunRequest"))
 	for _, service := range []protoreflect.ServiceDescriptor{
 		agentdv1.File_agentd_v1_sessions_proto.Services().ByName("SessionService"),
+		agentdv1.File_agentd_v1_schedules_proto.Services().ByName("ScheduleService"),
 		agentdv1.File_agentd_v1_eventlog_proto.Services().ByName("EventService"),
 		agentdv1.File_agentd_v1_goals_proto.Services().ByName("GoalService"),
 	} {

@@ -80,8 +80,7 @@ type healthChecker struct{ s *Server }
 func (c healthChecker) Check(ctx context.Context, req *grpchealth.CheckRequest) (*grpchealth.CheckResponse, error) {
 	switch req.Service {
 	case "", agentdv1connect.AgentdName, agentdv1connect.SessionServiceName, agentdv1connect.EventServiceName,
-		agentdv1connect.GoalServiceName,
-		grpchealth.HealthV1ServiceName:
+		agentdv1connect.GoalServiceName, agentdv1connect.ScheduleServiceName, grpchealth.HealthV1ServiceName:
 	default:
 		return nil, connect.NewError(connect.CodeNotFound, errors.New("unknown service"))
 	}

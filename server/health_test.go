@@ -52,7 +52,7 @@ func TestHealth(t *testing.T) {
 		if got, _ := get(t, f, "/healthz"); got != http.StatusOK {
 			t.Errorf("healthz %d", got)
 		}
-		for _, service := range []string{"", agentdv1connect.AgentdName, agentdv1connect.SessionServiceName, agentdv1connect.EventServiceName} {
+		for _, service := range []string{"", agentdv1connect.AgentdName, agentdv1connect.SessionServiceName, agentdv1connect.ScheduleServiceName, agentdv1connect.GoalServiceName, agentdv1connect.EventServiceName} {
 			resp, err := healthv1.NewHealthClient(conn).Check(t.Context(), &healthv1.HealthCheckRequest{Service: service})
 			if err != nil || resp.GetStatus() != grpcStatus {
 				t.Errorf("gRPC health of %q %v %v, want %v", service, resp, err, grpcStatus)
@@ -86,7 +86,7 @@ func TestReflection(t *testing.T) {
 	if _, err := s.Close(); err != nil {
 		t.Error(err)
 	}
-	if len(names) != 5 || string(names[0]) != agentdv1connect.AgentdName || string(names[1]) != agentdv1connect.SessionServiceName {
+	if len(names) != 6 || string(names[0]) != agentdv1connect.AgentdName || string(names[1]) != agentdv1connect.SessionServiceName {
 		t.Errorf("services %v", names)
 	}
 	none := serve(t, engine{run: talk}, server.Config{NoReflection: true})

@@ -32,6 +32,9 @@ type Server struct {
 	inbox   *inbox
 	outbox  *outbox
 	tenants *tenants
+	// own calls the server itself, see StartTurn.
+	own agentdv1connect.SessionServiceClient
+
 	replays chan struct{} // holds a token for each turn that is run again
 
 	mu      sync.Mutex
@@ -95,6 +98,9 @@ func (s *Server) routes() (http.Handler, error) {
 	path, sessions := agentdv1connect.NewSessionServiceHandler(&sessionService{s}, opts...)
 	sessions = s.exchange(withExplanations(sessions))
 	mux.Handle(path, s.crossOrigin(s.observed(s.authenticated(sessions))))
+	s.own = newOwn(s, sessions)
+	path, kept := agentdv1connect.NewScheduleServiceHandler(&scheduleService{s}, opts...)
+	mux.Handle(path, s.crossOrigin(s.observed(s.authenticated(s.exchange(withExplanations(kept))))))
 	path, logged := agentdv1connect.NewEventServiceHandler(&eventService{s}, opts...)
 	mux.Handle(path, s.crossOrigin(s.observed(s.authenticated(s.exchange(withExplanations(logged))))))
 	path, goals := agentdv1connect.NewGoalServiceHandler(&goalService{s}, opts...)
@@ -105,7 +111,8 @@ func (s *Server) routes() (http.Handler, error) {
 	mux.Handle(path, s.short(health))
 	if !s.now().NoReflection {
 		reflector := grpcreflect.NewStaticReflector(agentdv1connect.AgentdName, agentdv1connect.SessionServiceName,
-			agentdv1connect.GoalServiceName, agentdv1connect.EventServiceName, grpchealth.HealthV1ServiceName)
+			agentdv1connect.GoalServiceName, agentdv1connect.EventServiceName, agentdv1connect.ScheduleServiceName,
+			grpchealth.HealthV1ServiceName)
 		path, reflection := grpcreflect.NewHandlerV1(reflector, opts...)
 		mux.Handle(path, s.authenticated(s.short(reflection)))
 		path, reflection = grpcreflect.NewHandlerV1Alpha(reflector, opts...)

@@ -113,6 +113,13 @@ var helps = map[string]string{ //nolint:gosec // names of flags, and what they s
 		"at which prices, and with which keys and addresses of providers.",
 	"serve_backends": "A file that names the servers that may run agents of a tree, each with its kind, address and " +
 		"the environment variable of its key.",
+	"serve_webhooks": "A file that names servers that are told, by signed requests, when turns end, when a person is " +
+		"asked, and when budgets are nearly spent.",
+	"schedules_words": "A file with an agent, unless --agent or --session names one, and what each run is told.",
+	"schedules_id":    "What it is to be called. Default: the daemon names it.",
+	"schedules_cron":  "Minute, hour, day of the month, month, day of the week: '30 2 * * 1-5'; or @daily.",
+	"schedules_zone":  "The zone of --cron, such as Europe/Berlin. Default: UTC.",
+	"schedules_agent": "An agent that the daemon keeps, NAME or NAME@VERSION.",
 	"serve_create_sessions": "Make the session that a Run request names when there is none, " +
 		"for clients that cannot ask for it.",
 	"serve_on_disconnect": "What becomes of a turn that Run has started without on_disconnect " +

@@ -118,6 +118,7 @@ type commands struct {
 	Sessions     sessionsCmd     `cmd:"" help:"Look at sessions and change them."`
 	Turns        turnsCmd        `cmd:"" help:"Look at turns and cancel them."`
 	Interactions interactionsCmd `cmd:"" help:"Answer what turns ask of people."`
+	Schedules    schedulesCmd    `cmd:"" help:"Have the daemon start prompts by itself, and look at them."`
 	Agents       agentsCmd       `cmd:"" help:"Keep agents on the daemon, and look at them."`
 	Events       eventsCmd       `cmd:"" help:"List or follow the event log of all sessions."`
 	State        stateCmd        `cmd:"" help:"List and remove the state that sessions share."`
@@ -126,6 +127,7 @@ type commands struct {
 	Erase        eraseCmd        `cmd:"" help:"Erase all that a database has of a tenant or a user."`
 	Encryption   encryptionCmd   `cmd:"" help:"Make encryption keys, and encrypt a database anew."`
 	Audit        auditCmd        `cmd:"" help:"List who did what, when, and from where."`
+	Webhooks     webhooksCmd     `cmd:"" help:"Look at what webhooks were not told, and send it again."`
 	Models       modelsCmd       `cmd:"" help:"List the models that the daemon knows."`
 	Backup       backupCmd       `cmd:"" help:"Copy the database to a file, also while a daemon runs."`
 	Restore      restoreCmd      `cmd:"" help:"Put a backup in the place of the database of a stopped daemon."`

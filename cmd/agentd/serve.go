@@ -95,6 +95,7 @@ type serveCmd struct {
 	TenantMonthBudget budgetFlag `live:"" placeholder:"BUDGET" help:"${serve_tenant_month_budget}"`
 	Tenants           string     `live:"" placeholder:"FILE" help:"${serve_tenants}"`
 	Backends          string     `live:"" placeholder:"FILE" help:"${serve_backends}"`
+	Webhooks          string     `live:"" placeholder:"FILE" help:"${serve_webhooks}"`
 
 	MaxConns                int `default:"4096" help:"Connections at once."`
 	MaxStreams              int `live:"" default:"4096" help:"Run streams at once."`
@@ -223,7 +224,7 @@ func (c *serveCmd) config(p *process) (daemon.Config, error) {
 	cfg.Turns.SessionBudget = daemon.Budget(c.SessionBudget)
 	cfg.Turns.TenantDay = everybody(c.TenantDayBudget)
 	cfg.Turns.TenantMonth = everybody(c.TenantMonthBudget)
-	cfg.Tenants, cfg.Backends = c.Tenants, c.Backends
+	cfg.Tenants, cfg.Backends, cfg.Webhooks = c.Tenants, c.Backends, c.Webhooks
 	if cfg.Turns.QuarantineAfter = c.QuarantineAfter; c.QuarantineAfter == 0 {
 		cfg.Turns.QuarantineAfter = -1
 	}

@@ -49,6 +49,12 @@ var runOnly = map[string]string{
 	"TestBackupOfALoadedDaemon": "about the file of the database, which is the same for both services",
 	"TestKilledBackup":          "as TestBackupOfALoadedDaemon",
 
+	"TestSchedules":           "about what starts turns without a service",
+	"TestSchedulesOfReplicas": "as TestSchedules",
+
+	"TestWebhooks":           "about what others are told of a turn, whichever service has started it",
+	"TestWebhooksOfReplicas": "as TestWebhooks",
+
 	"TestEncryptedCallers": "as TestExportAndErase",
 	"TestFaceDrains":       "about a face, which asks SessionService alone",
 

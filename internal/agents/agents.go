@@ -72,6 +72,9 @@ func New(cfg Config) *Registry {
 	return &Registry{cfg}
 }
 
+// Check refuses a tree that no turn may run, for the principal of the context.
+func (r *Registry) Check(ctx context.Context, spec *record.Spec) error { return r.cfg.Check(ctx, spec) }
+
 // content is what an agent says, as it is kept.
 type content struct {
 	Agent    json.RawMessage   `json:"agent"`

@@ -44,11 +44,18 @@ func (d *Daemon) keepers(cfg *server.Config) {
 	if d.ledger != nil {
 		cfg.Agents, cfg.Objects = d.agents, d.ledger
 	}
+	if d.schedules != nil {
+		cfg.Schedules = d.schedules
+	}
 }
 
 // eraseKept erases the agents and the objects of a tenant, or of a user, and returns how many.
 func (d *Daemon) eraseKept(ctx context.Context, e *Erasure) (kept, objects int, err error) {
 	kept, err = d.ledger.RemoveAgentsOf(ctx, e.Tenant, e.User)
+	if d.schedules != nil {
+		_, schedulesErr := d.schedules.RemoveOf(ctx, e.Tenant, e.User)
+		err = errors.Join(err, schedulesErr)
+	}
 	objects, objectsErr := d.ledger.RemoveObjectsOf(ctx, e.Tenant, e.User)
 	return kept, objects, errors.Join(err, objectsErr)
 }

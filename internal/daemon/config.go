@@ -121,6 +121,9 @@ type Config struct {
 	// Backends is a file that names the servers that may run agents of a tree; see docs/remote.md. Default none: no
 	// tree has such an agent.
 	Backends string
+	// Webhooks is a file that names servers that are told what happens; see docs/webhooks.md. Default none. It needs a
+	// database, not a Store without a place for what is beside sessions.
+	Webhooks string
 	// DropToolPayloads has no session keep what tools were given and returned after its turn; else each session says
 	// so for itself.
 	DropToolPayloads bool

@@ -25,9 +25,11 @@ import (
 	"github.com/apzuk3/agentd/internal/ledger"
 	"github.com/apzuk3/agentd/internal/models/record"
 	"github.com/apzuk3/agentd/internal/otlp"
+	"github.com/apzuk3/agentd/internal/schedule"
 	"github.com/apzuk3/agentd/internal/sealed"
 	"github.com/apzuk3/agentd/internal/share"
 	"github.com/apzuk3/agentd/internal/telemetry"
+	"github.com/apzuk3/agentd/internal/webhook"
 	"github.com/apzuk3/agentd/server"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/principal"
@@ -68,18 +70,22 @@ type Daemon struct {
 	exporter *otlp.Exporter
 	spans    *otlp.Spans
 	// recorder is nil unless model calls are recorded.
-	recorder *record.Recorder
-	tls      *tls.Config // nil without a certificate
-	auth     *auth.Authenticator
-	ledger   ledger.Ledger // nil if the store has no place for one
-	trail    *audit.Trail  // nil without a ledger
-	ring     *sealed.Ring  // nil unless the database is encrypted
-	events   *eventlog.Log // nil without an event log
-	replica  *replica      // nil for a daemon that is alone
-	owner    atomic.Pointer[cluster.Member]
-	streams  atomic.Pointer[share.Places]    // those of replica, for what the member says
-	managed  atomic.Pointer[session.Manager] // manager, for what the member says
-	sealer   atomic.Pointer[sealed.Ring]     // ring, for the same
+	recorder  *record.Recorder
+	tls       *tls.Config // nil without a certificate
+	auth      *auth.Authenticator
+	ledger    ledger.Ledger // nil if the store has no place for one
+	trail     *audit.Trail  // nil without a ledger
+	ring      *sealed.Ring  // nil unless the database is encrypted
+	events    *eventlog.Log // nil without an event log
+	replica   *replica      // nil for a daemon that is alone
+	owner     atomic.Pointer[cluster.Member]
+	streams   atomic.Pointer[share.Places]    // those of replica, for what the member says
+	managed   atomic.Pointer[session.Manager] // manager, for what the member says
+	sealer    atomic.Pointer[sealed.Ring]     // ring, for the same
+	schedules *schedule.Registry              // nil without a ledger
+	driver    atomic.Pointer[schedule.Driver] // nil before Start, and without a ledger
+	kept      store.Store                     // store, or what seals what it writes
+	sender    atomic.Pointer[webhook.Sender]  // nil before Start, and without a ledger
 
 	reloading sync.Mutex // held while Reload works; taken before mu
 	live      atomic.Pointer[live]
@@ -114,8 +120,8 @@ func Open(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 	cfg = cfg.WithDefaults()
 	d := &Daemon{cfg: cfg, log: cfg.Logger, failed: make(chan error, 3)}
 	d.metrics = telemetry.New(telemetry.Config{
-		Replicas: d.seenReplicas,
-		Version:  cfg.Version, Counts: d.counts, Breakers: d.breakers, Bus: d.busState, Logger: cfg.Logger,
+		Replicas: d.seenReplicas, Webhooks: d.hookCounts,
+		Version: cfg.Version, Counts: d.counts, Breakers: d.breakers, Bus: d.busState, Logger: cfg.Logger,
 	})
 	now, err := d.newLive(cfg, nil)
 	if err != nil {
@@ -150,14 +156,16 @@ func Open(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 			err = errors.Join(err, d.closeRecorder())
 		}
 	}()
-	kept, err := d.sealedStore(ctx)
-	if err != nil {
+	if d.kept, err = d.sealedStore(ctx); err != nil {
 		return nil, err
 	}
 	if err := d.openAuth(); err != nil {
 		return nil, err
 	}
 	d.openTrail()
+	if err := d.checkHooks(); err != nil {
+		return nil, err
+	}
 	if err := d.openRecorder(); err != nil {
 		return nil, err
 	}
@@ -172,10 +180,11 @@ func Open(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 		CompactAt: cfg.CompactAt,
 	})
 	d.openAgents()
+	d.openSchedules()
 	if err := d.openExporter(); err != nil {
 		return nil, err
 	}
-	logs, err := d.eventLogged(d.withoutPayloads(d.traced(d.metrics.Store(kept))))
+	logs, err := d.eventLogged(d.withoutPayloads(d.notifying(d.traced(d.metrics.Store(d.kept)))))
 	if err != nil {
 		return nil, err
 	}
@@ -364,6 +373,8 @@ func (d *Daemon) Start(ctx context.Context) error {
 		return errors.Join(fmt.Errorf("daemon: recover open turns: %w", err), closeListener(l))
 	}
 	d.started = true
+	d.startSender()
+	d.startDriver()
 	if d.ledger != nil && d.cfg.Store == nil && d.cfg.DataDir != Memory { // others may write beside
 		var ctx context.Context
 		ctx, d.stopErasing = context.WithCancel(context.Background())
@@ -463,6 +474,7 @@ func (d *Daemon) Shutdown(ctx context.Context) error {
 		d.stopErasing()
 	}
 	d.mu.Unlock()
+	d.stopDriver()
 	// The request that met the failure of the store may still wait for its reply.
 	replying := d.requests.inside() > 0 || d.broken.Load()
 	d.drainReplica()
@@ -490,6 +502,7 @@ func (d *Daemon) Shutdown(ctx context.Context) error {
 		errs = append(errs, fmt.Errorf("daemon: %d streams did not end within %v", d.server.Streams(), 2*streamsGrace))
 	}
 	goneAway()
+	d.stopSender()
 	d.served.Wait()
 	if n := d.requests.close(streamsGrace); n > 0 {
 		errs = append(errs, fmt.Errorf("daemon: %d requests did not end within %v", n, streamsGrace))

@@ -17,6 +17,13 @@ func Secrets(cfg Config) []string {
 			out = append(out, b.Key)
 		}
 	}
+	hooks, err := readHooks(&cfg)
+	if err != nil {
+		return out
+	}
+	for i := range hooks {
+		out = append(out, string(hooks[i].URL))
+	}
 	tenants, err := readTenants(&cfg, all)
 	if err != nil {
 		return out

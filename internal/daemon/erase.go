@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/internal/ledger"
+	"github.com/apzuk3/agentd/internal/webhook"
 	"github.com/apzuk3/agentd/session/principal"
 )
 
@@ -59,6 +60,11 @@ func (d *Daemon) erase(ctx context.Context, e *Erasure) error {
 	kept, objects, err := d.eraseKept(ctx, e)
 	if err != nil {
 		return fmt.Errorf("erasure %d: %w", e.ID, err)
+	}
+	if db := d.Database(); db != nil && e.User == "" {
+		if err := webhook.LettersIn(db).RemoveOf(ctx, e.Tenant); err != nil {
+			return fmt.Errorf("erasure %d: %w", e.ID, err)
+		}
 	}
 	entries := 0
 	for more := e.Trail; more; {

@@ -8,6 +8,7 @@ import (
 	"github.com/apzuk3/agentd/adkbridge"
 	"github.com/apzuk3/agentd/internal/modelcall"
 	"github.com/apzuk3/agentd/internal/models"
+	"github.com/apzuk3/agentd/internal/webhook"
 	"github.com/apzuk3/agentd/session/limits"
 )
 
@@ -18,6 +19,7 @@ type live struct {
 	served                // to callers without a tenant
 	tenants map[string]served
 	backends
+	hooks   []webhook.Hook
 	breaker *modelcall.Breaker
 	cert    *tls.Certificate // nil without TLS
 }
@@ -42,6 +44,9 @@ func (d *Daemon) newLive(cfg Config, before *live) (*live, error) {
 		return nil, err
 	}
 	if now.backends, err = readBackends(&cfg); err != nil {
+		return nil, err
+	}
+	if now.hooks, err = readHooks(&cfg); err != nil {
 		return nil, err
 	}
 	now.turns = withTenants(cfg.Turns, tenants)
@@ -87,7 +92,7 @@ func (c Config) Reloaded(next Config) Config {
 	c.Turns.HibernateAfter = next.Turns.HibernateAfter
 	c.Turns.Budget, c.Turns.SessionBudget = next.Turns.Budget, next.Turns.SessionBudget
 	c.Turns.TenantDay, c.Turns.TenantMonth = next.Turns.TenantDay, next.Turns.TenantMonth
-	c.Tenants, c.Backends = next.Tenants, next.Backends
+	c.Tenants, c.Backends, c.Webhooks = next.Tenants, next.Backends, next.Webhooks
 	c.Turns.Instruction = next.Turns.Instruction
 	c.Turns.MaxOwnBytes, c.Turns.MaxOwnKeys = next.Turns.MaxOwnBytes, next.Turns.MaxOwnKeys
 	return c

@@ -73,6 +73,8 @@ func filled(t *testing.T) (file string) {
 			`INSERT INTO agents VALUES ('', 'a', 2, 1, 0), ('acme', 'a', 1, 1, 0)`,
 			`INSERT INTO agent_versions VALUES ('', 'a', 1, 'h', x'00', 'ann', 1), ('', 'a', 2, 'h', x'', 'ann', 1)`,
 			`INSERT INTO objects VALUES ('', 'f', 'k', 'i', 1, x'ff00', 'ann')`,
+			`INSERT INTO notices VALUES ('m', 'h', 'turn.ended', 's', 'acme', 't', '', 3, 1, 0, 2, 5, 1, '', 'away')`,
+			`INSERT INTO schedules VALUES ('acme', 'nightly', 'ann', 's', '{"every":1}', 1, 2, 2, 0, '', '', 0)`,
 			`INSERT INTO gestalt_sessions VALUES ('g', 's', 'k', 'c', x'00', 1, 2, 3)`,
 			`INSERT INTO gestalt_turns VALUES ('t', 'g', 's', 'k', 'c', x'', '', x'01', 'running', '', 1, 2, 0, 4)`,
 			`INSERT INTO gestalt_grants VALUES ('t', 'secret')`,

@@ -87,6 +87,12 @@ var tables = []table{
 		from: "objects", to: "objects", key: words("tenant face kind id"),
 		columns: words("tenant face kind id version data maker"),
 	}, {
+		from: "notices", to: "notices", key: words("id"),
+		columns: words(`id hook event session_id tenant turn_id subject seq at state attempts due since holder error`),
+	}, {
+		from: "schedules", to: "schedules", key: words("tenant id"),
+		columns: words(`tenant id maker session_id timing created_at next_at due last_at last_turn last_error runs`),
+	}, {
 		from: "gestalt_sessions", to: "gestalt_sessions", key: words("id"),
 		columns: words("id subject key content request created_at updated_at turned_at"),
 	}, {

@@ -38,6 +38,13 @@ type Replicas struct {
 	OldestDue time.Duration
 }
 
+// Webhook is how the notices of a webhook are.
+type Webhook struct {
+	// Waiting and Dead count them; Oldest is for how long one has waited at most.
+	Waiting, Dead int64
+	Oldest        time.Duration
+}
+
 // countsTimeout bounds the counting at a scrape.
 const countsTimeout = 5 * time.Second
 
@@ -62,6 +69,8 @@ var (
 	takeoversDesc = desc("agentd_takeovers_total", "Sessions that this replica has taken over from dead ones.")
 	dueDesc       = desc("agentd_due_sessions", "Sessions that must go on and that no replica owns.")
 	oldestDueDesc = desc("agentd_due_oldest_seconds", "How long the oldest of them has waited.")
+	hooksDesc     = desc("agentd_webhook_notices", "What webhooks are to be told, or was given up.", "hook", "state")
+	hookAgeDesc   = desc("agentd_webhook_oldest_seconds", "How long the oldest notice of a webhook has waited.", "hook")
 )
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
@@ -73,6 +82,7 @@ func (*counting) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		turnsDesc, sessionsDesc, streamsDesc, behindDesc, furthestDesc, laggingDesc, lagsDesc, breakerDesc,
 		busUpDesc, busHintsDesc, replicasDesc, takeoversDesc, dueDesc, oldestDueDesc,
+		hooksDesc, hookAgeDesc,
 	} {
 		to <- d
 	}
@@ -101,6 +111,7 @@ func (c *counting) Collect(to chan<- prometheus.Metric) {
 	}
 	c.bus(to)
 	c.replicas(ctx, to)
+	c.webhooks(ctx, to)
 	for key, state := range c.breakers() {
 		gauge(breakerDesc, int(state), key.model, key.of)
 	}
@@ -122,6 +133,18 @@ func (c *counting) bus(to chan<- prometheus.Metric) {
 	to <- prometheus.MustNewConstMetric(busUpDesc, prometheus.GaugeValue, up)
 	for what, n := range map[string]int64{"sent": state.Sent, "received": state.Received, "dropped": state.Dropped} {
 		to <- prometheus.MustNewConstMetric(busHintsDesc, prometheus.CounterValue, float64(n), what)
+	}
+}
+
+// webhooks collects how the webhooks are.
+func (c *counting) webhooks(ctx context.Context, to chan<- prometheus.Metric) {
+	if c.m.cfg.Webhooks == nil {
+		return
+	}
+	for hook, is := range c.m.cfg.Webhooks(ctx) {
+		to <- prometheus.MustNewConstMetric(hooksDesc, prometheus.GaugeValue, float64(is.Waiting), hook, "waiting")
+		to <- prometheus.MustNewConstMetric(hooksDesc, prometheus.GaugeValue, float64(is.Dead), hook, "dead")
+		to <- prometheus.MustNewConstMetric(hookAgeDesc, prometheus.GaugeValue, is.Oldest.Seconds(), hook)
 	}
 }
 

@@ -26,7 +26,7 @@ const (
 	scrapes, scrapeTimeout = 4, 10 * time.Second
 )
 
-// Config says what the metrics are of. All of it is set but Bus and Replicas.
+// Config says what the metrics are of. All of it is set but Bus, Replicas and Webhooks.
 type Config struct {
 	// Version is what the daemon calls itself.
 	Version string
@@ -39,6 +39,8 @@ type Config struct {
 	// Replicas returns what this daemon sees of all that share its database; is is false for one that is alone, as with
 	// nil. Several goroutines may call it at once.
 	Replicas func(context.Context) (now Replicas, is bool)
+	// Webhooks returns how the webhooks are, by their names; nil for none. Several goroutines may call it at once.
+	Webhooks func(context.Context) map[string]Webhook
 	// Logger receives what goes wrong with a scrape.
 	Logger *slog.Logger
 }
@@ -53,6 +55,7 @@ type Metrics struct {
 	tries, tools, appends, calls                                   *prometheus.HistogramVec
 	tokens, cost, unpriced, retries, ended, hit, refused, requests *prometheus.CounterVec
 	open                                                           *prometheus.GaugeVec
+	hooks                                                          *prometheus.CounterVec
 
 	// The GenAI conventions' own; zero without MeasureCalls.
 	duration genaiconv.ClientOperationDuration
@@ -93,6 +96,8 @@ func New(cfg Config) *Metrics {
 	m.calls = m.histogram("agentd_request_duration_seconds", slow,
 		"Time of each call of a method, of streams too.", "method")
 	m.requests = m.counter("agentd_requests_total", "Calls of methods that have ended.", "method", "code")
+	m.hooks = m.counter("agentd_webhook_requests_total",
+		"Requests to webhooks by outcome; dead is a notice that is given up.", "hook", "outcome")
 	m.open = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "agentd_requests_open", Help: "Calls of methods that are under way, streams among them.",
 	}, []string{"method"})
@@ -167,6 +172,9 @@ func (m *Metrics) Refused(reason string) { m.refused.WithLabelValues(reason).Inc
 
 // LimitHit counts a refusal because of a limit.
 func (m *Metrics) LimitHit(name string) { m.hit.WithLabelValues(m.limits.label(name)).Inc() }
+
+// WebhookTried counts a request to a webhook. Hooks are few: an operator names them.
+func (m *Metrics) WebhookTried(hook, outcome string) { m.hooks.WithLabelValues(hook, outcome).Inc() }
 
 // Call counts a call of a method that begins. The result is called when it ends.
 func (m *Metrics) Call(ctx context.Context, method string) (_ context.Context, ended func(code string)) {

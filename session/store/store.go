@@ -323,6 +323,8 @@ type Batch struct {
 	Spent  record.Spent
 	Payer  string
 	PaidOn int64
+	// Notices are what others are to be told of the batch. One without ID, Hook or Event is malformed.
+	Notices []Notice
 	// LastTurn and LastStatus become those of Info.
 	LastTurn, LastStatus string
 	// Key, if set, is written for what the append creates; its SessionID is that of the batch.
@@ -479,7 +481,7 @@ type Store interface {
 	// Update changes a session and returns its info after the change. It returns ErrConflict if c.Version
 	// is not the session's, and ErrNoSession for an unknown session.
 	Update(ctx context.Context, id string, c Change) (Info, error)
-	// Delete removes a session with its records, rows, labels and keys. Shared values stay. It returns
+	// Delete removes a session with its records, rows, labels, keys and notices. Shared values stay. It returns
 	// ErrConflict if the log does not end at lastSeq, and ErrNoSession for an unknown session. The id and
 	// the keys are free afterwards.
 	Delete(ctx context.Context, id string, lastSeq int64) error

@@ -106,7 +106,7 @@ func (s *Store) queueAppend(ctx context.Context, b *store.Batch) (*op, error) {
 // grouped reports whether a batch goes in a group. One that has spent something goes alone if it creates a session or
 // writes a key: the place of a statement in a group is that of one row that it locks, see lockOrder.
 func grouped(b *store.Batch) bool {
-	if len(b.Shared) > 0 || len(b.Rewrites) > 0 || b.Create != nil && b.Create.MaxOfTenant < 0 {
+	if len(b.Shared) > 0 || len(b.Rewrites) > 0 || len(b.Notices) > 0 || b.Create != nil && b.Create.MaxOfTenant < 0 {
 		return false
 	}
 	return !spends(b) || b.Create == nil && b.Key == nil
@@ -153,6 +153,10 @@ func checkTexts(b *store.Batch) error {
 		for key, value := range n.Labels {
 			texts = append(texts, key, value)
 		}
+	}
+	for i := range b.Notices {
+		n := &b.Notices[i]
+		texts = append(texts, n.ID, n.Hook, n.Event, n.TurnID, n.Subject)
 	}
 	if k := b.Key; k != nil {
 		texts = append(texts, k.Scope, k.Name, k.Content, k.ID)
@@ -428,6 +432,7 @@ func (t *tx) append(b *store.Batch, usage string) error {
 		rest.Queue(`UPDATE records SET data = $3 WHERE session_id = $1 AND seq = $2`, b.SessionID, r.Seq, blob(r.Data))
 	}
 	share(rest, b.Shared)
+	notify(rest, b)
 	if err := t.all(rest); err != nil {
 		return err
 	}

@@ -299,7 +299,7 @@ func (t *tx) delete(id string, lastSeq int64) error {
 		return err
 	}
 	b := &pgx.Batch{}
-	for _, table := range []string{"records", "entries", "labels"} {
+	for _, table := range []string{"records", "entries", "labels", "notices"} {
 		b.Queue(`DELETE FROM `+table+` WHERE session_id = $1`, id)
 	}
 	b.Queue(`UPDATE session_counts SET sessions = sessions - 1

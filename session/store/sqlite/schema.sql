@@ -9,7 +9,7 @@ CREATE TABLE goose_db_version (
     tstamp     TIMESTAMP DEFAULT (datetime('now'))
 );
 INSERT INTO goose_db_version (version_id, is_applied) VALUES
-    (0, 1), (1, 1), (2, 1), (3, 1), (4, 1), (5, 1), (6, 1), (7, 1), (8, 1), (9, 1), (10, 1), (11, 1), (12, 1), (13, 1), (14, 1), (15, 1), (16, 1), (17, 1), (18, 1), (19, 1), (20, 1), (21, 1), (22, 1), (23, 1);
+    (0, 1), (1, 1), (2, 1), (3, 1), (4, 1), (5, 1), (6, 1), (7, 1), (8, 1), (9, 1), (10, 1), (11, 1), (12, 1), (13, 1), (14, 1), (15, 1), (16, 1), (17, 1), (18, 1), (19, 1), (20, 1), (21, 1), (22, 1), (23, 1), (24, 1), (25, 1);
 
 CREATE TABLE sessions (
     id          TEXT    NOT NULL PRIMARY KEY,
@@ -311,3 +311,45 @@ CREATE INDEX agent_eventlog_tenant ON agent_eventlog (substr(session_id, 1, inst
 CREATE TRIGGER agent_eventlog_deleted AFTER DELETE ON sessions BEGIN
     DELETE FROM agent_eventlog WHERE event_id >= OLD.id || '#' AND event_id < OLD.id || '$'
     ; END;
+
+-- What others are to be told, see store.Notice and package webhook. State is 0 for one that is to be sent, 1 for one that
+-- was given up, 2 for one that was sent and is kept so that it is not made again. Times are microseconds since 1970: due
+-- is when it is tried next, since is when it got its state. Holder is who sends it now, '' for nobody.
+CREATE TABLE notices (
+    id         TEXT    NOT NULL PRIMARY KEY,
+    hook       TEXT    NOT NULL,
+    event      TEXT    NOT NULL,
+    session_id TEXT    NOT NULL,
+    tenant     TEXT    NOT NULL,
+    turn_id    TEXT    NOT NULL,
+    subject    TEXT    NOT NULL,
+    seq        INTEGER NOT NULL,
+    at         INTEGER NOT NULL,
+    state      INTEGER NOT NULL DEFAULT 0,
+    attempts   INTEGER NOT NULL DEFAULT 0,
+    due        INTEGER NOT NULL,
+    since      INTEGER NOT NULL,
+    holder     TEXT    NOT NULL DEFAULT '',
+    error      TEXT    NOT NULL DEFAULT ''
+) STRICT, WITHOUT ROWID;
+CREATE INDEX notices_due ON notices (hook, state, due);
+CREATE INDEX notices_session ON notices (session_id);
+
+-- Prompts that a server starts by itself, see package schedule; what a run starts is an object of the ledger. Times are
+-- microseconds since 1970, 0 for none: next_at is that of the next run, due when it is tried.
+CREATE TABLE schedules (
+    tenant     TEXT    NOT NULL,
+    id         TEXT    NOT NULL,
+    maker      TEXT    NOT NULL,
+    session_id TEXT    NOT NULL,
+    timing     TEXT    NOT NULL,
+    created_at INTEGER NOT NULL,
+    next_at    INTEGER NOT NULL,
+    due        INTEGER NOT NULL,
+    last_at    INTEGER NOT NULL,
+    last_turn  TEXT    NOT NULL,
+    last_error TEXT    NOT NULL,
+    runs       INTEGER NOT NULL,
+    PRIMARY KEY (tenant, id)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX schedules_due ON schedules (due) WHERE due > 0;

@@ -29,6 +29,8 @@ func TestTenantsOfOlderDatabases(t *testing.T) {
 			runs, _, _ = bytes.Cut(runs, []byte("CREATE"))
 			_, log, _ := bytes.Cut(known(t)["00022_eventlog.sql"].Data, []byte("-- +goose Up"))
 			log, _, _ = bytes.Cut(log, []byte("CREATE INDEX"))
+			_, notices, _ := bytes.Cut(known(t)["00024_notices.sql"].Data, []byte("-- +goose Up"))
+			log = slices.Concat(log, notices)
 			before[name] = &fstest.MapFile{Data: slices.Concat(before[name].Data, spent, counts, drops, says, runs, log)}
 		}
 	}
@@ -55,7 +57,7 @@ func TestTenantsOfOlderDatabases(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustClose(t, s)
-	execSQL(t, dir, "DROP TABLE agent_eventlog", "DROP TABLE spent", "DROP TABLE session_counts",
+	execSQL(t, dir, "DROP TABLE notices", "DROP TABLE agent_eventlog", "DROP TABLE spent", "DROP TABLE session_counts",
 		"ALTER TABLE sessions DROP COLUMN drop_payloads",
 		"ALTER TABLE sessions DROP COLUMN metadata", "ALTER TABLE sessions DROP COLUMN agent")
 

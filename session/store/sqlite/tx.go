@@ -25,6 +25,7 @@ type tx struct {
 	deleteLog, deleteRows, setPurged, setAttempts, deleteShared           *sql.Stmt
 	getInfo, setInfo, setLabel, deleteLabel, deleteLabels, deleteSession  *sql.Stmt
 	addSpent, getCount, addCount, deleteCount                             *sql.Stmt
+	insertNotice, deleteNotices                                           *sql.Stmt
 	copyLog, setFork, setRow, setIndex, getKey, insertKey, deleteKeys     *sql.Stmt
 	getLog, save, undo, release                                           *sql.Stmt
 	insertEvent, deleteEvents                                             *sql.Stmt
@@ -67,6 +68,11 @@ func prepareTx(ctx context.Context, p preparer) (*tx, error) {
 		&t.deleteShared: `DELETE FROM shared WHERE scope = ? AND key = ?`,
 		&t.setAttempts:  `UPDATE sessions SET attempts = ?, waits = ? WHERE id = ?`,
 		&t.setProbe:     `UPDATE probe SET counter = counter + 1, padding = zeroblob(?)`,
+
+		&t.insertNotice: `INSERT INTO notices
+			(id, hook, event, session_id, tenant, turn_id, subject, seq, at, due, since)
+			VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9, ?9) ON CONFLICT (id) DO NOTHING`,
+		&t.deleteNotices: `DELETE FROM notices WHERE session_id = ?`,
 
 		&t.getInfo: infoQuery,
 		&t.setInfo: `UPDATE sessions SET version = version + 1, client_ref = coalesce(?, client_ref),
@@ -207,7 +213,7 @@ func (t *tx) append(b *store.Batch, usage string) (refusal, fault error) {
 	if err != nil {
 		return nil, err
 	}
-	return nil, errors.Join(t.share(b.Shared), t.rows(b.Rows), t.key(b.Key), t.pay(b), t.events(b))
+	return nil, errors.Join(t.share(b.Shared), t.rows(b.Rows), t.key(b.Key), t.pay(b), t.events(b), t.notify(b))
 }
 
 // rewritable refuses a rewrite of a record that the log does not have.

@@ -153,7 +153,9 @@ func (t *tx) delete(id string, lastSeq int64) (refusal, fault error) {
 		return refusal, fault
 	}
 	t.removed = true
-	for _, stmt := range []*sql.Stmt{t.deleteLog, t.deleteRows, t.deleteLabels, t.deleteKeys, t.deleteSession} {
+	for _, stmt := range []*sql.Stmt{
+		t.deleteLog, t.deleteRows, t.deleteLabels, t.deleteKeys, t.deleteNotices, t.deleteSession,
+	} {
 		if err := write(stmt, id); err != nil {
 			return nil, err
 		}

@@ -37,7 +37,7 @@ func CheckBatch(b *store.Batch) error {
 			return Malformedf("record %d is of kind %q and has no turn id", r.Seq, r.Kind)
 		}
 	}
-	if err := errors.Join(CheckShared(b.Shared), checkSpent(b), checkEvents(b)); err != nil {
+	if err := errors.Join(CheckShared(b.Shared), checkSpent(b), checkNotices(b.Notices), checkEvents(b)); err != nil {
 		return err
 	}
 	if n := b.Create; n != nil {
@@ -74,7 +74,7 @@ func CheckShared(values []store.SharedValue) error {
 // CheckIndex refuses a batch for Index that holds what Index does not write.
 func CheckIndex(b *store.Batch) error {
 	if len(b.Records) > 0 || len(b.Shared) > 0 || b.Create != nil || b.Key != nil || b.Epoch != 0 ||
-		b.Spent != (record.Spent{}) {
+		b.Spent != (record.Spent{}) || len(b.Notices) > 0 {
 		return Malformedf("an index has rows, usage and a last turn, nothing else")
 	}
 	return checkRows(b.SessionID, b.Rows)
@@ -203,7 +203,17 @@ func Size(b *store.Batch) int {
 	for i := range b.Events {
 		n += len(b.Events[i].Metadata) + 768 // in five trees
 	}
-	return n
+	return n + 512*len(b.Notices)
+}
+
+// checkNotices refuses what nobody could find or send.
+func checkNotices(all []store.Notice) error {
+	for i := range all {
+		if n := &all[i]; n.ID == "" || n.Hook == "" || n.Event == "" {
+			return Malformedf("notice %d needs an id, a hook and an event (%q, %q, %q)", i, n.ID, n.Hook, n.Event)
+		}
+	}
+	return nil
 }
 
 // checkEvents refuses events that Purge and Delete would not find, and those of records that are not in the batch.

@@ -12,7 +12,8 @@ import (
 // Own copies what the caller may change after it has stopped waiting.
 func Own(b *store.Batch) {
 	b.Records, b.Shared, b.Rows = slices.Clone(b.Records), slices.Clone(b.Shared), slices.Clone(b.Rows)
-	b.Rewrites, b.Events = slices.Clone(b.Rewrites), slices.Clone(b.Events)
+	b.Rewrites, b.Notices = slices.Clone(b.Rewrites), slices.Clone(b.Notices)
+	b.Events = slices.Clone(b.Events)
 	b.Create, b.Key = OwnNew(b.Create), OwnKey(b.Key)
 }
 
