@@ -25,7 +25,7 @@ type GoalReason string
 const (
 	GoalReasonCompleted          GoalReason = "completed"            // an agent has called the done tool
 	GoalReasonMaxTurns           GoalReason = "max_turns_exceeded"   // it has made as many turns as it may
-	GoalReasonMaxTokens          GoalReason = "max_tokens_exceeded"  //nolint:gosec // it has used as many tokens as it may
+	GoalReasonMaxTokens          GoalReason = "max_tokens_exceeded"  //nolint:gosec // it has used up its tokens
 	GoalReasonMaxCost            GoalReason = "max_cost_exceeded"    // it has spent what it may
 	GoalReasonWallclock          GoalReason = "wallclock_exceeded"   // it has taken as long as it may
 	GoalReasonCanceled           GoalReason = "context_cancelled"    // it was stopped, or its turn was canceled

@@ -128,8 +128,8 @@ func (w *eventWatch) serve(ctx context.Context) error {
 					return err
 				}
 			case <-age.C:
-				return fault.Errorf(codeTimeout, "the stream was open for %v, its limit; watch again behind the last seq",
-					w.s.now().StreamTimeout)
+				return fault.Errorf(codeTimeout,
+					"the stream was open for %v, its limit; watch again behind the last seq", w.s.now().StreamTimeout)
 			case <-proof.due():
 				if e := proof.again(); e != nil {
 					return e

@@ -61,8 +61,8 @@ type eventsCmd struct {
 
 // Help is shown below the flags.
 func (*eventsCmd) Help() string {
-	return `Who has said something in which session, and when, of a daemon with --eventlog; what was said, agentd sessions
-events shows. When the output is no terminal, it is JSON.
+	return `Who has said something in which session, and when, of a daemon with --eventlog; what was said, agentd
+sessions events shows. When the output is no terminal, it is JSON.
 
 Examples:
 

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
-	"github.com/apzuk3/agentd/agentdtest"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/apzuk3/agentd/agentdtest"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
 )

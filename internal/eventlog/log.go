@@ -61,7 +61,8 @@ func (l *Log) Events(
 	ctx context.Context, after int64, f *agentdv1.EventFilter, limit int,
 ) ([]*agentdv1.LoggedEvent, error) {
 	if f.GetTree() && f.GetSessionId() == "" {
-		return nil, fault.Errorf(fault.Invalid, "filter.tree: which tree is meant? set filter.session_id, or leave tree out").
+		return nil, fault.Errorf(fault.Invalid,
+			"filter.tree: which tree is meant? set filter.session_id, or leave tree out").
 			Breaking("filter.tree", fault.RuleExcluded)
 	}
 	of := principal.Of(ctx).Tenant

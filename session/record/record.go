@@ -2,6 +2,7 @@ package record
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
@@ -91,13 +92,12 @@ func Kinds() []Kind {
 func (k Kind) Known() bool { return k.row() >= 0 }
 
 // OfSession reports whether records of the kind are of the session alone, not of a turn.
-func (k Kind) OfSession() bool {
-	switch k {
-	case KindCompactionAsked, KindGoalStarted, KindGoalCheckpointed, KindGoalPaused, KindGoalResumed, KindGoalEnded,
-		KindMessageInjected:
-		return true
-	}
-	return false
+func (k Kind) OfSession() bool { return slices.Contains(ofSession, k) }
+
+// ofSession are the kinds of OfSession.
+var ofSession = []Kind{
+	KindCompactionAsked, KindGoalStarted, KindGoalCheckpointed, KindGoalPaused, KindGoalResumed, KindGoalEnded,
+	KindMessageInjected,
 }
 
 // row is the place of a kind in the table, -1 for none.

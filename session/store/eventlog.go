@@ -10,9 +10,9 @@ import (
 // and when; it never has what was said.
 //
 // A store that has the table keeps the events of each batch in the transaction of the batch. An event whose id the
-// table has is left as it is. Purge and Delete of a session remove its events. The numbers rise in the order in which events
-// become visible: no event appears below one that was there before. So whoever reads behind the last number that it has
-// seen misses none. Numbers may be left out.
+// table has is left as it is. Purge and Delete of a session remove its events. The numbers rise in the order in which
+// events become visible: no event appears below one that was there before. So whoever reads behind the last number that
+// it has seen misses none. Numbers may be left out.
 type Event struct {
 	// Number is the position of the row in the table. Append gives it.
 	Number int64
