@@ -37,7 +37,7 @@ export interface GoalChange {
   readonly durationMs: number;
 }
 
-/** goalChangeOf reads what has happened to a goal. */
+/** @internal goalChangeOf reads what has happened to a goal. */
 export function goalChangeOf(m: GoalEventJson): GoalChange {
   const { goalId = "", started, checkpointed, ended, message, paused, resumed } = m;
   const kind =

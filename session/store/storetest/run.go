@@ -70,10 +70,12 @@ func runOpen(t *testing.T, open func(t *testing.T) store.Store) {
 		for _, test := range tests {
 			t.Run(test.name, func(t *testing.T) {
 				s := open(t)
+				defer func() {
+					if err := s.Close(); err != nil {
+						t.Errorf("Close: %v", err)
+					}
+				}()
 				test.run(t, s)
-				if err := s.Close(); err != nil {
-					t.Errorf("Close: %v", err)
-				}
 			})
 		}
 	}
