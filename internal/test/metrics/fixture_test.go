@@ -2,9 +2,14 @@ package metrics
 
 import (
 	"context"
+	"encoding/base64"
+	"fmt"
 	"io"
 	"maps"
 	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -71,6 +76,7 @@ func startWith(t *testing.T, set func(*daemon.Config)) *busy {
 		ModelRetry:     modelcall.Retry{Tries: 2, Base: time.Millisecond},
 		Turns:          limits.Limits{MaxPromptBytes: 1000, IdleTurn: 200 * time.Millisecond},
 	}
+	cfg.Webhooks = webhooks(t)
 	set(&cfg)
 	d, err := daemon.New(cfg)
 	if err != nil {
@@ -91,6 +97,32 @@ func startWith(t *testing.T, set func(*daemon.Config)) *busy {
 	}
 	b.sessions = agentdv1connect.NewSessionServiceClient(b.http, d.URL())
 	return b
+}
+
+// webhooks is a file with a webhook that is told of the ends of turns.
+func webhooks(t *testing.T) string {
+	t.Helper()
+	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	t.Cleanup(receiver.Close)
+	file := filepath.Join(t.TempDir(), "webhooks.yaml")
+	text := fmt.Sprintf("webhooks: {ends: {url: %q, secret: whsec_%s, events: [turn.ended], allow: [127.0.0.1]}}",
+		receiver.URL, base64.StdEncoding.EncodeToString(make([]byte, 24)))
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// untilTold waits until the webhook was told of something.
+func (b *busy) untilTold() {
+	b.t.Helper()
+	for range 1000 {
+		if n, _ := value(b.scrape(), "agentd_webhook_requests_total", map[string]string{"hook": "ends", "outcome": "ok"}); n > 0 {
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	b.t.Fatal("the webhook is told of nothing")
 }
 
 // traffic has clients call the daemon: turns succeed, fail, are canceled, run, and are suspended; a limit is met,

@@ -111,6 +111,7 @@ func TestModelsAreBounded(t *testing.T) {
 func TestPageOfMetrics(t *testing.T) {
 	b := start(t)
 	b.traffic()
+	b.untilTold()
 	b.samePage(false)
 }
 
@@ -125,6 +126,7 @@ func TestPageOfReplicas(t *testing.T) {
 		}
 	})
 	b.traffic()
+	b.untilTold()
 	b.samePage(true)
 }
 
