@@ -325,10 +325,10 @@ func TestBackoff(t *testing.T) {
 		}
 
 		failing = false
+		n := len(r.at)
 		if is, err := LettersIn(db).Retry(t.Context(), l.ID); !is || err != nil {
 			t.Fatalf("Retry: %v, %v", is, err)
 		}
-		n := len(r.at)
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
 		if len(r.at) != n+1 || r.got[n].Header.Get("Webhook-Id") != l.ID {
