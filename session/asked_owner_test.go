@@ -2,6 +2,7 @@ package session_test
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -105,6 +106,7 @@ func TestWantDuringCall(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g := newGroup(t, limits.Limits{})
+				var mu sync.Mutex // protects calls
 				calls := map[string]int{}
 				run := func(at string) func(ctx context.Context, r *session.Run) error {
 					return func(ctx context.Context, r *session.Run) error {
@@ -114,7 +116,9 @@ func TestWantDuringCall(t *testing.T) {
 							if failed != nil {
 								return failed
 							}
+							mu.Lock()
 							calls[at]++
+							mu.Unlock()
 							select {
 							case <-time.After(5 * time.Second):
 								err = say(ctx, r, "m"+string(rune('1'+n)), root, "said")
@@ -146,6 +150,8 @@ func TestWantDuringCall(t *testing.T) {
 				if !taken {
 					want = map[string]int{"a": 2}
 				}
+				mu.Lock()
+				defer mu.Unlock()
 				if len(calls) != len(want) || calls["a"] != want["a"] || calls["b"] != want["b"] {
 					t.Errorf("model calls by server: %v, want %v", calls, want)
 				}
