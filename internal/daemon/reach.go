@@ -10,7 +10,7 @@ import (
 const (
 	// reachFor is how long it is remembered whether a replica was reached.
 	reachFor = time.Second
-	// reachKept is how many of these are remembered before those are dropped that are not true any more.
+	// reachKept is how many of these are remembered before all are dropped: they are not true for long.
 	reachKept = 100
 )
 

@@ -44,6 +44,9 @@ func (s *Store) Append(ctx context.Context, b store.Batch) error {
 
 // AppendMany implements store.Store.
 func (s *Store) AppendMany(ctx context.Context, batches []store.Batch) []error {
+	if len(s.cfg.Hooks()) == 0 {
+		return s.Store.AppendMany(ctx, batches)
+	}
 	batches = slices.Clone(batches)
 	failed := make([]error, len(batches))
 	written := false

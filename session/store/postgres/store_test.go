@@ -29,7 +29,7 @@ func openAt(t testing.TB, url string) *Store {
 func TestStore(t *testing.T) {
 	t.Parallel()
 	url := pgserver.URL(t)
-	storetest.Harness{Open: func(t *testing.T) store.Store { return openEmpty(t, url) }}.Run(t)
+	storetest.Harness{Events: true, Open: func(t *testing.T) store.Store { return openEmpty(t, url) }}.Run(t)
 }
 
 // openEmpty opens the store of a URL without what earlier tests have left in it: that takes less time than a new
@@ -59,7 +59,7 @@ func TestDurable(t *testing.T) {
 func TestTwo(t *testing.T) {
 	t.Parallel()
 	url := pgserver.URL(t)
-	storetest.Harness{OpenTwo: func(t *testing.T) (store.Store, store.Store) {
+	storetest.Harness{Events: true, OpenTwo: func(t *testing.T) (store.Store, store.Store) {
 		return openEmpty(t, url), openAt(t, url)
 	}}.Run(t)
 }
@@ -88,7 +88,7 @@ func TestModes(t *testing.T) {
 			t.Parallel()
 			url := pgserver.URL(t)
 			url += map[bool]string{true: "&", false: "?"}[strings.Contains(url, "?")] + "default_query_exec_mode=" + mode
-			storetest.Harness{Open: func(t *testing.T) store.Store { return openEmpty(t, url) }}.Run(t)
+			storetest.Harness{Events: true, Open: func(t *testing.T) store.Store { return openEmpty(t, url) }}.Run(t)
 		})
 	}
 }

@@ -18,12 +18,12 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestFile(t *testing.T) {
 	t.Parallel()
-	storetest.Harness{Open: func(t *testing.T) store.Store { return open(t, t.TempDir()) }}.Run(t)
+	storetest.Harness{Events: true, Open: func(t *testing.T) store.Store { return open(t, t.TempDir()) }}.Run(t)
 }
 
 func TestMemory(t *testing.T) {
 	t.Parallel()
-	storetest.Harness{Open: func(t *testing.T) store.Store {
+	storetest.Harness{Events: true, Open: func(t *testing.T) store.Store {
 		s, err := openAs(t.Context(), Memory)
 		if err != nil {
 			t.Fatal(err)

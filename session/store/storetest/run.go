@@ -29,6 +29,9 @@ type Harness struct {
 	// OpenLosing returns an empty store, and a function that has the reply to the next commit lost: of one that has
 	// happened, if persisted, or not. A store whose failures last, see OpenFailing, has none.
 	OpenLosing func(t *testing.T) (s store.Store, loseNext func(persisted bool))
+	// Events says that the stores of Open and OpenTwo keep the events of batches. Without it those promises are
+	// left out.
+	Events bool
 	// OpenTwo returns two stores on one database that is empty, as two processes have them.
 	OpenTwo func(t *testing.T) (a, b store.Store)
 }
@@ -40,7 +43,10 @@ func (h Harness) Run(t *testing.T) {
 		t.Fatal("storetest: the Harness opens no store")
 	}
 	if h.Open != nil {
-		runOpen(t, h.Open)
+		runOpen(t, h.Open, openTests)
+		if h.Events {
+			runOpen(t, h.Open, [][]test{eventLogTests})
+		}
 	}
 	if h.OpenAt != nil {
 		runDurable(t, h.OpenAt)
@@ -56,17 +62,23 @@ func (h Harness) Run(t *testing.T) {
 	}
 	if h.OpenTwo != nil {
 		runShared(t, h.OpenTwo)
+		if h.Events {
+			runTwo(t, h.OpenTwo, sharedEventTests)
+		}
 	}
 }
 
+// openTests are what all stores promise that can be seen without reopening the store.
+var openTests = [][]test{
+	sessionTests, appendTests, conflictTests, malformedTests, turnTests,
+	epochTests, manyTests, readTests, sharedTests, spentTests, boundTests, rewriteTests, attemptsTests, purgeTests,
+	infoTests, updateTests, listTests, rowTests, keyTests, batchTests, forkTests,
+	contextTests, concurrencyTests, modelTests,
+}
+
 // runOpen checks what can be seen without reopening the store.
-func runOpen(t *testing.T, open func(t *testing.T) store.Store) {
-	for _, tests := range [][]test{
-		sessionTests, appendTests, conflictTests, malformedTests, turnTests,
-		epochTests, manyTests, readTests, sharedTests, spentTests, boundTests, rewriteTests, attemptsTests, purgeTests,
-		infoTests, updateTests, listTests, rowTests, keyTests, batchTests, forkTests,
-		contextTests, concurrencyTests, modelTests, eventLogTests,
-	} {
+func runOpen(t *testing.T, open func(t *testing.T) store.Store, all [][]test) {
+	for _, tests := range all {
 		for _, test := range tests {
 			t.Run(test.name, func(t *testing.T) {
 				s := open(t)

@@ -16,7 +16,7 @@ import (
 )
 
 func TestModel(t *testing.T) {
-	runOpen(t, func(*testing.T) store.Store { return newModel() })
+	runOpen(t, func(*testing.T) store.Store { return newModel() }, openTests)
 }
 
 func TestModelDurable(t *testing.T) {
@@ -404,7 +404,7 @@ func TestFaulty(t *testing.T) {
 		f := merged(faults, besideFaults)[name]
 		f.model = newModel()
 		return f
-	})
+	}, openTests)
 }
 
 // TestDurableSuiteNoticesLoss is like TestSuiteNoticesFaults for a store that

@@ -14,7 +14,11 @@ import (
 // runShared checks what a store promises that several processes have open. Each test has two of them on one database,
 // which is empty at first.
 func runShared(t *testing.T, open func(t *testing.T) (a, b store.Store)) {
-	for _, test := range sharedStoreTests {
+	runTwo(t, open, sharedStoreTests)
+}
+
+func runTwo(t *testing.T, open func(t *testing.T) (a, b store.Store), tests []sharedStoreTest) {
+	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			a, b := open(t)
 			test.run(t, a, b)
@@ -24,10 +28,36 @@ func runShared(t *testing.T, open func(t *testing.T) (a, b store.Store)) {
 	}
 }
 
-var sharedStoreTests = []struct {
+// sharedStoreTest is one promise of two stores on one database.
+type sharedStoreTest struct {
 	name string
 	run  func(t *testing.T, a, b store.Store)
-}{
+}
+
+// sharedEventTests are those of stores that keep events.
+var sharedEventTests = []sharedStoreTest{
+	{"Two/NoEventIsMissed", func(t *testing.T, a, b store.Store) { noEventIsMissed(t, a, b) }},
+	{"Two/EventsOfAnOlderOwner", func(t *testing.T, a, b store.Store) {
+		log := eventLogOf(t, a)
+		create(t, a, "s")
+		recs := events(0, 3)
+		of := func(epoch int64, author string, r record.Record) store.Batch {
+			next := logged("s", "", author, r)
+			next.Epoch = epoch
+			return next
+		}
+		add(t, a, of(1, "a", recs[0]))
+		add(t, b, of(2, "b", recs[1]))
+		wantNamed(t, "Append of an older owner", a.Append(t.Context(), of(1, "a", recs[2])), store.ErrFenced)
+		errs := a.AppendMany(t.Context(), []store.Batch{of(1, "a", recs[1])})
+		wantNamed(t, "AppendMany of an older owner", errs[0], store.ErrFenced)
+		add(t, b, of(2, "b", recs[2]))
+		wantEvents(t, log, store.EventQuery{Author: "a"}, "s#1")
+		wantEvents(t, log, store.EventQuery{}, "s#1", "s#2", "s#3")
+	}},
+}
+
+var sharedStoreTests = []sharedStoreTest{
 	{"Two/EachSeesTheOther", func(t *testing.T, a, b store.Store) {
 		create(t, a, "s")
 		for n := range int64(6) {
@@ -61,25 +91,6 @@ var sharedStoreTests = []struct {
 		add(t, b, owned(2, "s", log[2]))
 		wantRecords(t, all(t, a, "s"), log[:3])
 		wantEpoch(t, a, "s", 2)
-	}},
-	{"Two/NoEventIsMissed", func(t *testing.T, a, b store.Store) { noEventIsMissed(t, a, b) }},
-	{"Two/EventsOfAnOlderOwner", func(t *testing.T, a, b store.Store) {
-		log := eventLogOf(t, a)
-		create(t, a, "s")
-		recs := events(0, 3)
-		of := func(epoch int64, author string, r record.Record) store.Batch {
-			next := logged("s", "", author, r)
-			next.Epoch = epoch
-			return next
-		}
-		add(t, a, of(1, "a", recs[0]))
-		add(t, b, of(2, "b", recs[1]))
-		wantNamed(t, "Append of an older owner", a.Append(t.Context(), of(1, "a", recs[2])), store.ErrFenced)
-		errs := a.AppendMany(t.Context(), []store.Batch{of(1, "a", recs[1])})
-		wantNamed(t, "AppendMany of an older owner", errs[0], store.ErrFenced)
-		add(t, b, of(2, "b", recs[2]))
-		wantEvents(t, log, store.EventQuery{Author: "a"}, "s#1")
-		wantEvents(t, log, store.EventQuery{}, "s#1", "s#2", "s#3")
 	}},
 	{"Two/OwnersTakeTurns", ownersTakeTurns},
 	{"Two/RepeatsOfOneAppend", func(t *testing.T, a, b store.Store) {
