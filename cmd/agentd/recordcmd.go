@@ -21,8 +21,8 @@ type recordConvertCmd struct {
 
 // Help is shown below the flags.
 func (*recordConvertCmd) Help() string {
-	return `A file that agentd has recorded (--record-to) is written in the form in which programs on Google's ADK for Go
-record model calls, and a file of that form in agentd's. Which one it is, its first line says.
+	return `A file that agentd has recorded (--record-to) is written in the form in which programs on Google's ADK
+for Go record model calls, and a file of that form in agentd's. Which one it is, its first line says.
 
 Examples:
 

@@ -92,8 +92,8 @@ type Converted struct {
 	Ours bool
 }
 
-// Convert writes recorded calls of one of the two forms in the other one. See ReadAny for what is read. After an error a
-// part may be written.
+// Convert writes recorded calls of one of the two forms in the other one. See ReadAny for what is read. After an error
+// a part may be written.
 func Convert(r io.Reader, w io.Writer) (done Converted, err error) {
 	in, ours, err := form(r)
 	if err != nil {
@@ -150,7 +150,8 @@ func Convert(r io.Reader, w io.Writer) (done Converted, err error) {
 	return done, nil
 }
 
-// form skips lines that say nothing, and reports whether what follows is of this package's form. in is at its beginning.
+// form skips lines that say nothing, and reports whether what follows is of this package's form. in is at its
+// beginning.
 func form(r io.Reader) (in io.Reader, ours bool, err error) {
 	buf := bufio.NewReader(r)
 	var seen bytes.Buffer
@@ -414,8 +415,8 @@ func usageIn(m *genai.GenerateContentResponseUsageMetadata) model.Usage {
 func (u Usage) metadata() *genai.GenerateContentResponseUsageMetadata {
 	n := u.Model().Normal()
 	return &genai.GenerateContentResponseUsageMetadata{
-		PromptTokenCount: int32(n.Prompt), CachedContentTokenCount: int32(n.Cached), //nolint:gosec // bounded by Normal
-		CandidatesTokenCount: int32(n.Completion - n.Thoughts), ThoughtsTokenCount: int32(n.Thoughts), //nolint:gosec // too
-		TotalTokenCount: int32(min(n.Total, 1<<31-1)), //nolint:gosec // too
+		PromptTokenCount: int32(n.Prompt), CachedContentTokenCount: int32(n.Cached),
+		CandidatesTokenCount: int32(n.Completion - n.Thoughts),
+		ThoughtsTokenCount:   int32(n.Thoughts), TotalTokenCount: int32(min(n.Total, 1<<31-1)),
 	}
 }

@@ -17,10 +17,10 @@ import (
 // queueName is the name of the provider that plays one file as all models.
 const queueName = "script"
 
-// Queue is a provider that plays one file of recorded calls as every model, one call after the other, whatever is asked.
-// A model whose name the file has gets its own calls, with a cursor of its own; all other models share one that goes over
-// the whole file. Cursors are of the process: they count calls of all sessions, and begin anew with it. Failed tries are
-// not played again, what came of a call is.
+// Queue is a provider that plays one file of recorded calls as every model, one call after the other, whatever is
+// asked. A model whose name the file has gets its own calls, with a cursor of its own; all other models share one that
+// goes over the whole file. Cursors are of the process: they count calls of all sessions, and begin anew with it. Tries
+// that failed are not played again, what came of a call is.
 //
 // Its methods may be called from any goroutine.
 type Queue struct {
