@@ -173,7 +173,8 @@ func goalInfoOf(m *agentdv1.Goal) *GoalInfo {
 		OutputTokens: m.GetOutputTokens(), CostUSD: m.GetCostUsd(), UnpricedCalls: m.GetUnpricedCalls(),
 		FinalText: m.GetFinalText(), DoneDetail: m.GetDoneDetail(), TurnID: m.GetTurnId(),
 		Wait: goalWaitOf(m.GetWait()), WaitUntil: timeOf(m.GetWaitUntil()), Holder: m.GetHolder(),
-		WaitingMessages: int(m.GetWaitingMessages()), Message: m.GetMessage(), StartTime: timeOf(m.GetStartTime()), EndTime: timeOf(m.GetEndTime()),
+		WaitingMessages: int(m.GetWaitingMessages()), Message: m.GetMessage(),
+		StartTime: timeOf(m.GetStartTime()), EndTime: timeOf(m.GetEndTime()),
 		Duration: m.GetDuration().AsDuration(), Cursor: m.GetCursor(), message: m,
 	}
 }
