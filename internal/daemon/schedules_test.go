@@ -58,7 +58,7 @@ func TestScheduledGoals(t *testing.T) {
 	call(t, goals.Control, &agentdv1.ControlGoalRequest{SessionId: session, Action: agentdv1.GoalAction_GOAL_ACTION_STOP})
 	scheduled("waits", func(s *agentdv1.Schedule) bool { return s.GetRuns() == 1 && s.GetLastError() == "" })
 	all := call(t, goals.List, &agentdv1.ListGoalsRequest{SessionId: session}).GetGoals()
-	if len(all) != 1 || all[0].GetGoal() != "tidy up more" { // the last one of the session
+	if len(all) != 2 || all[0].GetGoal() != "tidy up more" || all[0].GetTurns() != 1 {
 		t.Errorf("%v", all)
 	}
 	turns := call(t, speaking(t, d, "ann@acme").ListTurns, &agentdv1.ListTurnsRequest{SessionId: session}).GetTurns()
