@@ -52,8 +52,8 @@ func (f *timeFlag) UnmarshalText(text []byte) error {
 
 // Help is shown below the flags.
 func (*schedulesCreateCmd) Help() string {
-	return `Runs are turns of one session, which the first one makes, or goals with --goal; they never overlap, and of runs
-that were missed one is made up. The commands of a file's tools stay here: who attaches to a run runs its tools.
+	return `Runs are turns of one session, which the first one makes, or goals with --goal; they never overlap, and of
+runs that were missed one is made up. The commands of a file's tools stay here: who attaches to a run runs its tools.
 
 Examples:
 

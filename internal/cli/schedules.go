@@ -29,7 +29,8 @@ func (p *Printer) Schedules(all []*agentdv1.Schedule) error {
 			last = ago(p.Now, s.GetLastTime())
 		}
 		return []string{
-			s.GetId(), starts(s), timing(s), next, last, number(s.GetRuns()), s.GetSessionId(), s.GetCreatedBy(), s.GetLastError(),
+			s.GetId(), starts(s), timing(s), next, last, number(s.GetRuns()), s.GetSessionId(), s.GetCreatedBy(),
+			s.GetLastError(),
 		}
 	})
 }
