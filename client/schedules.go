@@ -87,8 +87,8 @@ func scheduleOf(m *agentdv1.Schedule) *Schedule {
 	}
 }
 
-// CreateSchedule has the server start a prompt, or a goal, by itself, at times. What the runs do is in the session of the
-// schedule: [Client.WatchSession] follows it, and [Client.Attach] runs the tools of a run.
+// CreateSchedule has the server start a prompt, or a goal, by itself, at times. What the runs do is in the session of
+// the schedule: [Client.WatchSession] follows it, and [Client.Attach] runs the tools of a run.
 func (c *Client) CreateSchedule(
 	ctx context.Context, def ScheduleDefinition, opts ...RequestOption,
 ) (*Schedule, error) {
