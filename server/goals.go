@@ -164,8 +164,8 @@ func (s *Server) goalOf(g *index.Goal) *agentdv1.Goal {
 		CostUsd: g.Totals.Cost.Dollars(), UnpricedCalls: g.Totals.Unpriced, FinalText: g.Final, DoneDetail: g.Detail,
 		TurnId: g.Turn, Wait: g.Wait, WaitUntil: stamp(g.Until),
 		WaitingMessages: int32(g.Waiting),
-		Message:         g.Message,
-		StartTime:       stamp(g.Started), EndTime: stamp(g.Ended), Duration: durationpb.New(g.Took),
+		Message:         g.Message, Cursor: g.Cursor,
+		StartTime: stamp(g.Started), EndTime: stamp(g.Ended), Duration: durationpb.New(g.Took),
 	}
 	if g.Ended.IsZero() {
 		out.Holder, out.Duration = s.now().Sessions.Holder(), durationpb.New(s.now().Sessions.Since(g.Started))

@@ -232,9 +232,8 @@ func pageSize(asked int32) int {
 // change from one version to the next, since keys outlive versions.
 func onceOf(key string, msg proto.Message) session.Once {
 	msg = proto.Clone(msg)
-	// A request that has its key within another message is distinguished with it.
 	if field := msg.ProtoReflect().Descriptor().Fields().ByName("idempotency_key"); field != nil {
-		msg.ProtoReflect().Clear(field)
+		msg.ProtoReflect().Clear(field) // a message in msg that has it has it always
 	}
 	var b bytes.Buffer
 	data, err := protojson.Marshal(msg)

@@ -346,6 +346,9 @@ type Goal struct {
 	Duration *durationpb.Duration `protobuf:"bytes,20,opt,name=duration,proto3" json:"duration,omitempty"`
 	// Calls whose price is not known; cost_usd is without them.
 	UnpricedCalls int64 `protobuf:"varint,21,opt,name=unpriced_calls,json=unpricedCalls,proto3" json:"unpriced_calls,omitempty"`
+	// What WatchSession takes as cursor to begin with the goal; empty is the beginning of the
+	// session.
+	Cursor        string `protobuf:"bytes,22,opt,name=cursor,proto3" json:"cursor,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -525,6 +528,13 @@ func (x *Goal) GetUnpricedCalls() int64 {
 		return x.UnpricedCalls
 	}
 	return 0
+}
+
+func (x *Goal) GetCursor() string {
+	if x != nil {
+		return x.Cursor
+	}
+	return ""
 }
 
 // GoalEvent is what has happened to a goal of the session. It has the turn_id of the turn
@@ -1215,7 +1225,7 @@ var File_agentd_v1_goal_events_proto protoreflect.FileDescriptor
 
 const file_agentd_v1_goal_events_proto_rawDesc = "" +
 	"\n" +
-	"\x1bagentd/v1/goal_events.proto\x12\tagentd.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x93\x06\n" +
+	"\x1bagentd/v1/goal_events.proto\x12\tagentd.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xab\x06\n" +
 	"\x04Goal\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x17\n" +
@@ -1243,7 +1253,8 @@ const file_agentd_v1_goal_events_proto_rawDesc = "" +
 	"start_time\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x125\n" +
 	"\bend_time\x18\x13 \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x125\n" +
 	"\bduration\x18\x14 \x01(\v2\x19.google.protobuf.DurationR\bduration\x12%\n" +
-	"\x0eunpriced_calls\x18\x15 \x01(\x03R\runpricedCalls\"\x8a\x03\n" +
+	"\x0eunpriced_calls\x18\x15 \x01(\x03R\runpricedCalls\x12\x16\n" +
+	"\x06cursor\x18\x16 \x01(\tR\x06cursor\"\x8a\x03\n" +
 	"\tGoalEvent\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x17\n" +
