@@ -248,9 +248,9 @@ func (c *chased) ends(rec record.Record, f *record.GoalEnded) {
 		want = agentdv1.GoalReason_GOAL_REASON_RETRY_POLICY_ABORTED
 	case limit > 0 && c.sum.Turns >= limit:
 		want = agentdv1.GoalReason_GOAL_REASON_MAX_TURNS_EXCEEDED
-		if c.sum.Turns > limit {
-			c.x.v.lostf("record %d: %d turns, at most %d are allowed", rec.Seq, c.sum.Turns, limit)
-		}
+	}
+	if limit := c.g.Limits.Turns; limit > 0 && c.sum.Turns > limit {
+		c.x.v.rerunf("record %d: %d turns, at most %d are allowed", rec.Seq, c.sum.Turns, limit)
 	}
 	if f.Reason != want {
 		c.x.v.lostf("record %d: the goal ends as %v, want %v", rec.Seq, f.Reason, want)

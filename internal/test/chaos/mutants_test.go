@@ -101,9 +101,12 @@ var mutants = map[string]mutant{
 		changes: []change{{"session/internal/goal/goal.go", "case s.Wait != 0 && !over:", "case false:"}},
 		pkg:     "./internal/test/chaos", tests: goalPoints,
 	},
-	"a goal that does not end with its done tool": {
-		changes: []change{{"session/internal/goal/goal.go", "case e.Said != nil && e.Said.Done:", "case false:"}},
-		pkg:     "./internal/test/chaos", tests: goalPoints,
+	"a done tool that ends the goal for another reason": {
+		changes: []change{{
+			"session/internal/goal/goal.go", "agentdv1.GoalReason_GOAL_REASON_COMPLETED, e.Said.Detail",
+			"agentdv1.GoalReason_GOAL_REASON_WALLCLOCK_EXCEEDED, e.Said.Detail",
+		}},
+		pkg: "./internal/test/chaos", tests: goalPoints,
 	},
 	"a done tool that a replay forgets": {
 		changes: []change{{"adkbridge/verifier.go", "	t.setGoal(ev, m)\n", ""}},
