@@ -24,12 +24,15 @@ type autoCmd struct {
 	Local       bool   `noenv:"" help:"${auto_local}"`
 	Data        string `group:"local" noenv:"" placeholder:"DIR" help:"${run_data}"`
 	modelFlags  `embed:"" group:"local"`
-	Session     string    `noenv:"" placeholder:"ID" help:"${run_session}"`
-	Resume      bool      `noenv:"" help:"${auto_resume}"`
-	Agent       agentFlag `noenv:"" placeholder:"AGENT" help:"${run_agent}"`
-	Model       string    `short:"m" noenv:"" placeholder:"MODEL" help:"${auto_model}"`
-	Output      string    `short:"o" noenv:"" enum:"${outputs}" default:"" placeholder:"text|json|events" help:"${auto_output}"`
-	Thoughts    bool      `noenv:"" help:"Show what models think, too."`
+	Session     string `noenv:"" placeholder:"ID" help:"${run_session}"`
+	Resume      bool   `noenv:"" help:"${auto_resume}"`
+
+	Agent agentFlag `noenv:"" placeholder:"AGENT" help:"${run_agent}"`
+
+	Model  string `short:"m" noenv:"" placeholder:"MODEL" help:"${auto_model}"`
+	Output string `short:"o" noenv:"" enum:"${outputs}" default:"" placeholder:"text|json|events" help:"${auto_output}"`
+
+	Thoughts bool `noenv:"" help:"Show what models think, too."`
 
 	packFlags `embed:"" group:"tools"`
 
@@ -37,18 +40,20 @@ type autoCmd struct {
 	MaxInputTokens  int64         `noenv:"" placeholder:"N" help:"Tokens of the prompts of all turns."`
 	MaxOutputTokens int64         `noenv:"" placeholder:"N" help:"Tokens of the responses of all turns."`
 	MaxCost         float64       `noenv:"" placeholder:"USD" help:"US dollars of all turns."`
-	MaxTime         time.Duration `noenv:"" placeholder:"DURATION" help:"Time from the start of the goal, waits included."`
+	MaxTime         time.Duration `noenv:"" placeholder:"DURATION" help:"Time from its start, waits included."`
 	TurnTimeout     time.Duration `noenv:"" placeholder:"DURATION" help:"Time of each turn."`
-	OnFailure       string        `noenv:"" enum:"abort,retry,skip" default:"abort" placeholder:"abort|retry|skip" help:"${auto_on_failure}"`
-	Continuation    string        `noenv:"" placeholder:"PROMPT" help:"The prompt of each turn after the first. Default: continue."`
-	DoneTool        string        `noenv:"" placeholder:"NAME" help:"The tool that ends the goal. Default: report_done."`
+	OnFailure       string        `noenv:"" enum:"abort,retry,skip" default:"abort" help:"${auto_on_failure}"`
+	Continuation    string        `noenv:"" placeholder:"PROMPT" help:"${auto_continuation}"`
+	DoneTool        string        `noenv:"" placeholder:"NAME" help:"The tool that ends it. Default: report_done."`
 	Defer           bool          `noenv:"" help:"${auto_defer}"`
 	MaxDefer        time.Duration `noenv:"" placeholder:"DURATION" help:"With --defer: how far ahead at most."`
 }
 
 // Help is shown below the flags.
 func (*autoCmd) Help() string {
-	return `The daemon starts turn after turn by itself until an agent calls report_done, or a limit ends it: see docs/goals.md.
+	return `The daemon starts turn after turn by itself until an agent calls report_done, or a limit ends the goal:
+see docs/goals.md.
+
 The tools of the file, and those that need no declaration, run here, as with agentd run. The daemon goes on without this
 command; turns that need a tool then wait for agentd auto --resume --session SESSION.
 

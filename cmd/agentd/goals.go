@@ -21,7 +21,7 @@ type goalsCmd struct {
 type goalsListCmd struct {
 	daemonFlags `embed:""`
 	Session     string   `noenv:"" placeholder:"ID" help:"Only those of this session."`
-	Status      []string `noenv:"" enum:"running,paused,stopped,completed,failed" placeholder:"STATUS" help:"${goals_status}"`
+	Status      []string `noenv:"" enum:"${goal_statuses}" placeholder:"STATUS" help:"${goals_status}"`
 	Limit       int      `noenv:"" default:"50" help:"How many to list at most."`
 }
 

@@ -215,11 +215,14 @@ var helps = map[string]string{ //nolint:gosec // names of flags, and what they s
 	"auto_output": "What standard output gets. text: the last response alone, when the goal is completed; json: the " +
 		"result as one JSON object; events: each event as a line of JSON, as --json. " +
 		"Default: what happens, for people, on a terminal, else events.",
-	"auto_on_failure": "After a turn that has failed: abort ends the goal, retry says the same again, skip goes on.",
-	"auto_defer":      "Agents may say when the next turn begins (schedule_next_turn).",
-	"goals_status":    "Only those: running, paused, stopped, completed or failed; several with commas between.",
-	"goals_answer":    "proceed: the next turn begins. retry or skip: after a turn that has failed. abort: the goal ends.",
-	"run_file":        "The agent and its tools, YAML or JSON. With --session it may be left out.",
+	"auto_on_failure":   "After a turn that has failed: abort ends the goal, retry says the same again, skip goes on.",
+	"auto_continuation": "The prompt of each turn after the first. Default: continue.",
+	"goal_statuses":     "running,paused,stopped,completed,failed",
+	"auto_defer":        "Agents may say when the next turn begins (schedule_next_turn).",
+	"goals_status":      "Only those: running, paused, stopped, completed or failed; several with commas between.",
+	"goals_answer": "proceed: the next turn begins. retry or skip: what follows a turn that has failed. " +
+		"abort: the goal ends.",
+	"run_file": "The agent and its tools, YAML or JSON. With --session it may be left out.",
 	"run_local": "Run a daemon in this process, for this turn alone, with provider keys from the environment. " +
 		"It keeps everything in memory, but with --session, --attach or --data in a folder of its own.",
 	"run_data": "Folder of local sessions; one command at a time has it open. " +

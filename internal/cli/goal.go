@@ -10,9 +10,9 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
 
-// Work has the daemon work towards a goal, and follows its turns to its end as Follow does with one. Of prompt count what
-// each turn runs, and where; of spec the goal and its limits. With resume the goal of the session goes on: one that has
-// not ended is followed as it is. When ctx ends, the goal is left as it is. Its errors are *Error.
+// Work has the daemon work towards a goal, and follows its turns to its end as Follow does with one. Of prompt count
+// what each turn runs, and where; of spec the goal and its limits. With resume the goal of the session goes on: one
+// that has not ended is followed as it is. When ctx ends, the goal is left as it is. Its errors are *Error.
 func (t *Turn) Work(
 	ctx context.Context, prompt Prompt, spec client.GoalSpec, resume bool,
 ) (*client.GoalResult, error) {
@@ -34,7 +34,8 @@ func (t *Turn) Work(
 	if t.Person != nil {
 		opts = append(opts, client.WithPrompter(w))
 	}
-	spec.SessionID, spec.Create, spec.Agent = prompt.Session, prompt.Create && prompt.Session != "" && !resume, prompt.Agent
+	spec.SessionID, spec.Agent = prompt.Session, prompt.Agent
+	spec.Create = prompt.Create && prompt.Session != "" && !resume
 	begin := t.Conn.StartGoal
 	if resume {
 		last, err := Call(ctx, t.Conn, func(ctx context.Context) (*client.GoalInfo, error) {
