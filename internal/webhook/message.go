@@ -159,8 +159,8 @@ func (s *Sender) interaction(ctx context.Context, h *Hook, d *delivery) (*intera
 		return nil, err
 	}
 	out := &interactionData{
-		ID: in.ID(), Kind: word(in.Call.Asks.Kind.String(), "INTERACTION_KIND_"), Status: row.Status, ToolCallID: in.Call.ID,
-		AgentPath: in.Call.Path,
+		ID: in.ID(), Kind: word(in.Call.Asks.Kind.String(), "INTERACTION_KIND_"), Status: row.Status,
+		ToolCallID: in.Call.ID, AgentPath: in.Call.Path,
 	}
 	if h.Content {
 		q := in.Call.Asks
