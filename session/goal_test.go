@@ -103,11 +103,11 @@ func (f *fixture) kindsOf(id string) string {
 
 func (f *fixture) control(id string, action agentdv1.GoalAction) *index.Goal {
 	f.t.Helper()
-	g, err := f.m.ControlGoal(f.t.Context(), id, action)
+	stand, err := f.m.ControlGoal(f.t.Context(), id, action)
 	if err != nil {
 		f.t.Fatalf("%v: %v", action, err)
 	}
-	return g
+	return stand[0]
 }
 
 // A goal is a chain of turns of one session, each of which ends in the append that starts the next, until an agent

@@ -14,7 +14,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file agentd/v1/goal_events.proto.
  */
 export const file_agentd_v1_goal_events: GenFile = /*@__PURE__*/
-  fileDesc("ChthZ2VudGQvdjEvZ29hbF9ldmVudHMucHJvdG8SCWFnZW50ZC52MSLABAoER29hbBISCgpzZXNzaW9uX2lkGAEgASgJEg8KB2dvYWxfaWQYAiABKAkSDAoEZ29hbBgDIAEoCRIlCgZzdGF0dXMYBCABKA4yFS5hZ2VudGQudjEuR29hbFN0YXR1cxIlCgZyZWFzb24YBSABKA4yFS5hZ2VudGQudjEuR29hbFJlYXNvbhINCgV0dXJucxgGIAEoAxIUCgxpbnB1dF90b2tlbnMYByABKAMSFQoNb3V0cHV0X3Rva2VucxgIIAEoAxIQCghjb3N0X3VzZBgJIAEoARISCgpmaW5hbF90ZXh0GAogASgJEhMKC2RvbmVfZGV0YWlsGAsgASgJEg8KB3R1cm5faWQYDCABKAkSIQoEd2FpdBgNIAEoDjITLmFnZW50ZC52MS5Hb2FsV2FpdBIuCgp3YWl0X3VudGlsGA4gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIOCgZob2xkZXIYDyABKAkSGAoQd2FpdGluZ19tZXNzYWdlcxgQIAEoBRIPCgdtZXNzYWdlGBEgASgJEi4KCnN0YXJ0X3RpbWUYEiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiwKCGVuZF90aW1lGBMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIrCghkdXJhdGlvbhgUIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIWCg51bnByaWNlZF9jYWxscxgVIAEoAyK/AgoJR29hbEV2ZW50EhIKCnNlc3Npb25faWQYASABKAkSDwoHZ29hbF9pZBgCIAEoCRIpCgdzdGFydGVkGBQgASgLMhYuYWdlbnRkLnYxLkdvYWxTdGFydGVkSAASMwoMY2hlY2twb2ludGVkGBUgASgLMhsuYWdlbnRkLnYxLkdvYWxDaGVja3BvaW50ZWRIABInCgZwYXVzZWQYFiABKAsyFS5hZ2VudGQudjEuR29hbFBhdXNlZEgAEikKB3Jlc3VtZWQYFyABKAsyFi5hZ2VudGQudjEuR29hbFJlc3VtZWRIABIlCgVlbmRlZBgYIAEoCzIULmFnZW50ZC52MS5Hb2FsRW5kZWRIABIpCgdtZXNzYWdlGBkgASgLMhYuYWdlbnRkLnYxLkdvYWxNZXNzYWdlSABCBwoFZXZlbnQiTwoLR29hbFN0YXJ0ZWQSDAoEZ29hbBgBIAEoCRIPCgdyZXN1bWVkGAIgASgIEg0KBXR1cm5zGAMgASgDEhIKCnN0YXJ0ZWRfYnkYBCABKAki1QIKEEdvYWxDaGVja3BvaW50ZWQSDQoFdHVybnMYASABKAMSDwoHdHVybl9pZBgCIAEoCRIUCgxpbnB1dF90b2tlbnMYAyABKAMSFQoNb3V0cHV0X3Rva2VucxgEIAEoAxIQCghjb3N0X3VzZBgFIAEoARIqCgtzdG9wX3JlYXNvbhgGIAEoDjIVLmFnZW50ZC52MS5Hb2FsUmVhc29uEhMKC2RvbmVfZGV0YWlsGAcgASgJEhIKCmZpbmFsX3RleHQYCCABKAkSIQoEd2FpdBgJIAEoDjITLmFnZW50ZC52MS5Hb2FsV2FpdBIuCgp3YWl0X3VudGlsGAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgdmYWlsdXJlGAsgASgJEgwKBGdvYWwYDCABKAkSGwoTY29udGludWF0aW9uX3Byb21wdBgNIAEoCSIfCgpHb2FsUGF1c2VkEhEKCXBhdXNlZF9ieRgBIAEoCSJICgtHb2FsUmVzdW1lZBIlCgZhY3Rpb24YASABKA4yFS5hZ2VudGQudjEuR29hbEFjdGlvbhISCgpyZXN1bWVkX2J5GAIgASgJIo4CCglHb2FsRW5kZWQSJQoGcmVhc29uGAEgASgOMhUuYWdlbnRkLnYxLkdvYWxSZWFzb24SJQoGc3RhdHVzGAIgASgOMhUuYWdlbnRkLnYxLkdvYWxTdGF0dXMSDQoFdHVybnMYAyABKAMSFAoMaW5wdXRfdG9rZW5zGAQgASgDEhUKDW91dHB1dF90b2tlbnMYBSABKAMSEAoIY29zdF91c2QYBiABKAESEgoKZmluYWxfdGV4dBgHIAEoCRITCgtkb25lX2RldGFpbBgIIAEoCRIPCgdtZXNzYWdlGAkgASgJEisKCGR1cmF0aW9uGAogASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIiwKC0dvYWxNZXNzYWdlEgwKBHRleHQYASABKAkSDwoHc2VudF9ieRgCIAEoCSqmAQoKR29hbFN0YXR1cxIbChdHT0FMX1NUQVRVU19VTlNQRUNJRklFRBAAEhcKE0dPQUxfU1RBVFVTX1JVTk5JTkcQARIWChJHT0FMX1NUQVRVU19QQVVTRUQQAhIXChNHT0FMX1NUQVRVU19TVE9QUEVEEAMSGQoVR09BTF9TVEFUVVNfQ09NUExFVEVEEAQSFgoSR09BTF9TVEFUVVNfRkFJTEVEEAUqnQIKCkdvYWxSZWFzb24SGwoXR09BTF9SRUFTT05fVU5TUEVDSUZJRUQQABIZChVHT0FMX1JFQVNPTl9DT01QTEVURUQQARIiCh5HT0FMX1JFQVNPTl9NQVhfVFVSTlNfRVhDRUVERUQQAhIjCh9HT0FMX1JFQVNPTl9NQVhfVE9LRU5TX0VYQ0VFREVEEAMSIQodR09BTF9SRUFTT05fTUFYX0NPU1RfRVhDRUVERUQQBBIiCh5HT0FMX1JFQVNPTl9XQUxMQ0xPQ0tfRVhDRUVERUQQBRIhCh1HT0FMX1JFQVNPTl9DT05URVhUX0NBTkNFTExFRBAGEiQKIEdPQUxfUkVBU09OX1JFVFJZX1BPTElDWV9BQk9SVEVEEAcqeAoIR29hbFdhaXQSGQoVR09BTF9XQUlUX1VOU1BFQ0lGSUVEEAASEgoOR09BTF9XQUlUX0hPTEQQARIRCg1HT0FMX1dBSVRfQVNLEAISEwoPR09BTF9XQUlUX1RJTUVSEAMSFQoRR09BTF9XQUlUX0JBQ0tPRkYQBCrLAQoKR29hbEFjdGlvbhIbChdHT0FMX0FDVElPTl9VTlNQRUNJRklFRBAAEhUKEUdPQUxfQUNUSU9OX1BBVVNFEAESFgoSR09BTF9BQ1RJT05fUkVTVU1FEAISFAoQR09BTF9BQ1RJT05fU1RPUBADEhcKE0dPQUxfQUNUSU9OX1BST0NFRUQQBBIVChFHT0FMX0FDVElPTl9SRVRSWRAFEhQKEEdPQUxfQUNUSU9OX1NLSVAQBhIVChFHT0FMX0FDVElPTl9BQk9SVBAHQjpaOGdpdGh1Yi5jb20vYXB6dWszL2FnZW50ZC9nZW4vcHJvdG8vZ28vYWdlbnRkL3YxO2FnZW50ZHYxYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("ChthZ2VudGQvdjEvZ29hbF9ldmVudHMucHJvdG8SCWFnZW50ZC52MSKIBQoER29hbBISCgpzZXNzaW9uX2lkGAEgASgJEg8KB2dvYWxfaWQYAiABKAkSDAoEZ29hbBgDIAEoCRIlCgZzdGF0dXMYBCABKA4yFS5hZ2VudGQudjEuR29hbFN0YXR1cxIlCgZyZWFzb24YBSABKA4yFS5hZ2VudGQudjEuR29hbFJlYXNvbhINCgV0dXJucxgGIAEoAxIUCgxpbnB1dF90b2tlbnMYByABKAMSFQoNb3V0cHV0X3Rva2VucxgIIAEoAxIQCghjb3N0X3VzZBgJIAEoARISCgpmaW5hbF90ZXh0GAogASgJEhMKC2RvbmVfZGV0YWlsGAsgASgJEg8KB3R1cm5faWQYDCABKAkSIQoEd2FpdBgNIAEoDjITLmFnZW50ZC52MS5Hb2FsV2FpdBIuCgp3YWl0X3VudGlsGA4gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIOCgZob2xkZXIYDyABKAkSGAoQd2FpdGluZ19tZXNzYWdlcxgQIAEoBRIPCgdtZXNzYWdlGBEgASgJEi4KCnN0YXJ0X3RpbWUYEiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiwKCGVuZF90aW1lGBMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIrCghkdXJhdGlvbhgUIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIWCg51bnByaWNlZF9jYWxscxgVIAEoAxIZChFwYXJlbnRfc2Vzc2lvbl9pZBgeIAEoCRIMCgRuYW1lGB8gASgJEg4KBmJyYW5jaBggIAEoCRINCgVkZXB0aBghIAEoBSKlAwoJR29hbEV2ZW50EhIKCnNlc3Npb25faWQYASABKAkSDwoHZ29hbF9pZBgCIAEoCRIpCgdzdGFydGVkGBQgASgLMhYuYWdlbnRkLnYxLkdvYWxTdGFydGVkSAASMwoMY2hlY2twb2ludGVkGBUgASgLMhsuYWdlbnRkLnYxLkdvYWxDaGVja3BvaW50ZWRIABInCgZwYXVzZWQYFiABKAsyFS5hZ2VudGQudjEuR29hbFBhdXNlZEgAEikKB3Jlc3VtZWQYFyABKAsyFi5hZ2VudGQudjEuR29hbFJlc3VtZWRIABIlCgVlbmRlZBgYIAEoCzIULmFnZW50ZC52MS5Hb2FsRW5kZWRIABIpCgdtZXNzYWdlGBkgASgLMhYuYWdlbnRkLnYxLkdvYWxNZXNzYWdlSAASMAoNY2hpbGRfc3Bhd25lZBgeIAEoCzIXLmFnZW50ZC52MS5DaGlsZFNwYXduZWRIABIyCg5jaGlsZF9yZXBvcnRlZBgfIAEoCzIYLmFnZW50ZC52MS5DaGlsZFJlcG9ydGVkSABCBwoFZXZlbnQiTwoLR29hbFN0YXJ0ZWQSDAoEZ29hbBgBIAEoCRIPCgdyZXN1bWVkGAIgASgIEg0KBXR1cm5zGAMgASgDEhIKCnN0YXJ0ZWRfYnkYBCABKAki1QIKEEdvYWxDaGVja3BvaW50ZWQSDQoFdHVybnMYASABKAMSDwoHdHVybl9pZBgCIAEoCRIUCgxpbnB1dF90b2tlbnMYAyABKAMSFQoNb3V0cHV0X3Rva2VucxgEIAEoAxIQCghjb3N0X3VzZBgFIAEoARIqCgtzdG9wX3JlYXNvbhgGIAEoDjIVLmFnZW50ZC52MS5Hb2FsUmVhc29uEhMKC2RvbmVfZGV0YWlsGAcgASgJEhIKCmZpbmFsX3RleHQYCCABKAkSIQoEd2FpdBgJIAEoDjITLmFnZW50ZC52MS5Hb2FsV2FpdBIuCgp3YWl0X3VudGlsGAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgdmYWlsdXJlGAsgASgJEgwKBGdvYWwYDCABKAkSGwoTY29udGludWF0aW9uX3Byb21wdBgNIAEoCSIfCgpHb2FsUGF1c2VkEhEKCXBhdXNlZF9ieRgBIAEoCSJICgtHb2FsUmVzdW1lZBIlCgZhY3Rpb24YASABKA4yFS5hZ2VudGQudjEuR29hbEFjdGlvbhISCgpyZXN1bWVkX2J5GAIgASgJIo4CCglHb2FsRW5kZWQSJQoGcmVhc29uGAEgASgOMhUuYWdlbnRkLnYxLkdvYWxSZWFzb24SJQoGc3RhdHVzGAIgASgOMhUuYWdlbnRkLnYxLkdvYWxTdGF0dXMSDQoFdHVybnMYAyABKAMSFAoMaW5wdXRfdG9rZW5zGAQgASgDEhUKDW91dHB1dF90b2tlbnMYBSABKAMSEAoIY29zdF91c2QYBiABKAESEgoKZmluYWxfdGV4dBgHIAEoCRITCgtkb25lX2RldGFpbBgIIAEoCRIPCgdtZXNzYWdlGAkgASgJEisKCGR1cmF0aW9uGAogASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIiwKC0dvYWxNZXNzYWdlEgwKBHRleHQYASABKAkSDwoHc2VudF9ieRgCIAEoCSLFAQoMQ2hpbGRTcGF3bmVkEgwKBG5hbWUYASABKAkSEgoKc2Vzc2lvbl9pZBgCIAEoCRIOCgZicmFuY2gYAyABKAkSDQoFZGVwdGgYBCABKAUSDAoEZ29hbBgFIAEoCRIQCghtYXhfY29zdBgGIAEoARIRCgltYXhfdHVybnMYByABKAMSMAoNbWF4X3dhbGxjbG9jaxgIIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIPCgd0dXJuX2lkGAkgASgJIrQBCg1DaGlsZFJlcG9ydGVkEgwKBG5hbWUYASABKAkSEgoKc2Vzc2lvbl9pZBgCIAEoCRIMCgRraW5kGAMgASgJEgwKBHRleHQYBCABKAkSDQoFZW5kZWQYBSABKAgSJQoGcmVhc29uGAYgASgOMhUuYWdlbnRkLnYxLkdvYWxSZWFzb24SDQoFdHVybnMYByABKAMSDgoGdG9rZW5zGAggASgDEhAKCGNvc3RfdXNkGAkgASgBKqYBCgpHb2FsU3RhdHVzEhsKF0dPQUxfU1RBVFVTX1VOU1BFQ0lGSUVEEAASFwoTR09BTF9TVEFUVVNfUlVOTklORxABEhYKEkdPQUxfU1RBVFVTX1BBVVNFRBACEhcKE0dPQUxfU1RBVFVTX1NUT1BQRUQQAxIZChVHT0FMX1NUQVRVU19DT01QTEVURUQQBBIWChJHT0FMX1NUQVRVU19GQUlMRUQQBSqdAgoKR29hbFJlYXNvbhIbChdHT0FMX1JFQVNPTl9VTlNQRUNJRklFRBAAEhkKFUdPQUxfUkVBU09OX0NPTVBMRVRFRBABEiIKHkdPQUxfUkVBU09OX01BWF9UVVJOU19FWENFRURFRBACEiMKH0dPQUxfUkVBU09OX01BWF9UT0tFTlNfRVhDRUVERUQQAxIhCh1HT0FMX1JFQVNPTl9NQVhfQ09TVF9FWENFRURFRBAEEiIKHkdPQUxfUkVBU09OX1dBTExDTE9DS19FWENFRURFRBAFEiEKHUdPQUxfUkVBU09OX0NPTlRFWFRfQ0FOQ0VMTEVEEAYSJAogR09BTF9SRUFTT05fUkVUUllfUE9MSUNZX0FCT1JURUQQByp4CghHb2FsV2FpdBIZChVHT0FMX1dBSVRfVU5TUEVDSUZJRUQQABISCg5HT0FMX1dBSVRfSE9MRBABEhEKDUdPQUxfV0FJVF9BU0sQAhITCg9HT0FMX1dBSVRfVElNRVIQAxIVChFHT0FMX1dBSVRfQkFDS09GRhAEKssBCgpHb2FsQWN0aW9uEhsKF0dPQUxfQUNUSU9OX1VOU1BFQ0lGSUVEEAASFQoRR09BTF9BQ1RJT05fUEFVU0UQARIWChJHT0FMX0FDVElPTl9SRVNVTUUQAhIUChBHT0FMX0FDVElPTl9TVE9QEAMSFwoTR09BTF9BQ1RJT05fUFJPQ0VFRBAEEhUKEUdPQUxfQUNUSU9OX1JFVFJZEAUSFAoQR09BTF9BQ1RJT05fU0tJUBAGEhUKEUdPQUxfQUNUSU9OX0FCT1JUEAdCOlo4Z2l0aHViLmNvbS9hcHp1azMvYWdlbnRkL2dlbi9wcm90by9nby9hZ2VudGQvdjE7YWdlbnRkdjFiBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * Goal is a goal of a session as it is now: a chain of turns that the server starts, one
@@ -171,6 +171,35 @@ export type Goal = Message<"agentd.v1.Goal"> & {
    * @generated from field: int64 unpriced_calls = 21;
    */
   unpricedCalls: bigint;
+
+  /**
+   * Of a child: the session whose agent has spawned it, its name there, its branch in the
+   * tree of sessions, and how many parents are above it. Empty for any other goal.
+   *
+   * @generated from field: string parent_session_id = 30;
+   */
+  parentSessionId: string;
+
+  /**
+   * As that of ChildSpawned.
+   *
+   * @generated from field: string name = 31;
+   */
+  name: string;
+
+  /**
+   * As that of ChildSpawned.
+   *
+   * @generated from field: string branch = 32;
+   */
+  branch: string;
+
+  /**
+   * As that of ChildSpawned.
+   *
+   * @generated from field: int32 depth = 33;
+   */
+  depth: number;
 };
 
 /**
@@ -328,6 +357,35 @@ export type GoalJson = {
    * @generated from field: int64 unpriced_calls = 21;
    */
   unpricedCalls?: string;
+
+  /**
+   * Of a child: the session whose agent has spawned it, its name there, its branch in the
+   * tree of sessions, and how many parents are above it. Empty for any other goal.
+   *
+   * @generated from field: string parent_session_id = 30;
+   */
+  parentSessionId?: string;
+
+  /**
+   * As that of ChildSpawned.
+   *
+   * @generated from field: string name = 31;
+   */
+  name?: string;
+
+  /**
+   * As that of ChildSpawned.
+   *
+   * @generated from field: string branch = 32;
+   */
+  branch?: string;
+
+  /**
+   * As that of ChildSpawned.
+   *
+   * @generated from field: int32 depth = 33;
+   */
+  depth?: number;
 };
 
 /**
@@ -411,6 +469,22 @@ export type GoalEvent = Message<"agentd.v1.GoalEvent"> & {
      */
     value: GoalMessage;
     case: "message";
+  } | {
+    /**
+     * A child of the session was spawned.
+     *
+     * @generated from field: agentd.v1.ChildSpawned child_spawned = 30;
+     */
+    value: ChildSpawned;
+    case: "childSpawned";
+  } | {
+    /**
+     * A child of the session has reported something, or has ended.
+     *
+     * @generated from field: agentd.v1.ChildReported child_reported = 31;
+     */
+    value: ChildReported;
+    case: "childReported";
   } | { case: undefined; value?: undefined };
 };
 
@@ -476,6 +550,20 @@ export type GoalEventJson = {
    * @generated from field: agentd.v1.GoalMessage message = 25;
    */
   message?: GoalMessageJson;
+
+  /**
+   * A child of the session was spawned.
+   *
+   * @generated from field: agentd.v1.ChildSpawned child_spawned = 30;
+   */
+  childSpawned?: ChildSpawnedJson;
+
+  /**
+   * A child of the session has reported something, or has ended.
+   *
+   * @generated from field: agentd.v1.ChildReported child_reported = 31;
+   */
+  childReported?: ChildReportedJson;
 };
 
 /**
@@ -1058,6 +1146,304 @@ export type GoalMessageJson = {
  */
 export const GoalMessageSchema: GenMessage<GoalMessage, {jsonType: GoalMessageJson}> = /*@__PURE__*/
   messageDesc(file_agentd_v1_goal_events, 7);
+
+/**
+ * ChildSpawned says that an agent has spawned a child, which works in the background.
+ *
+ * @generated from message agentd.v1.ChildSpawned
+ */
+export type ChildSpawned = Message<"agentd.v1.ChildSpawned"> & {
+  /**
+   * Its name, unique among the children of the session.
+   *
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * The session of its goal.
+   *
+   * @generated from field: string session_id = 2;
+   */
+  sessionId: string;
+
+  /**
+   * Where it is in the tree of sessions: `bg.NAME`, behind the branch of its parent if that
+   * is a child, too.
+   *
+   * @generated from field: string branch = 3;
+   */
+  branch: string;
+
+  /**
+   * How many parents are above it.
+   *
+   * @generated from field: int32 depth = 4;
+   */
+  depth: number;
+
+  /**
+   * What it is to reach.
+   *
+   * @generated from field: string goal = 5;
+   */
+  goal: string;
+
+  /**
+   * What it may spend, in US dollars; 0 is no limit.
+   *
+   * @generated from field: double max_cost = 6;
+   */
+  maxCost: number;
+
+  /**
+   * How many turns it may make.
+   *
+   * @generated from field: int64 max_turns = 7;
+   */
+  maxTurns: bigint;
+
+  /**
+   * How long it may take.
+   *
+   * @generated from field: google.protobuf.Duration max_wallclock = 8;
+   */
+  maxWallclock?: Duration | undefined;
+
+  /**
+   * The turn in which it was spawned.
+   *
+   * @generated from field: string turn_id = 9;
+   */
+  turnId: string;
+};
+
+/**
+ * ChildSpawned says that an agent has spawned a child, which works in the background.
+ *
+ * @generated from message agentd.v1.ChildSpawned
+ */
+export type ChildSpawnedJson = {
+  /**
+   * Its name, unique among the children of the session.
+   *
+   * @generated from field: string name = 1;
+   */
+  name?: string;
+
+  /**
+   * The session of its goal.
+   *
+   * @generated from field: string session_id = 2;
+   */
+  sessionId?: string;
+
+  /**
+   * Where it is in the tree of sessions: `bg.NAME`, behind the branch of its parent if that
+   * is a child, too.
+   *
+   * @generated from field: string branch = 3;
+   */
+  branch?: string;
+
+  /**
+   * How many parents are above it.
+   *
+   * @generated from field: int32 depth = 4;
+   */
+  depth?: number;
+
+  /**
+   * What it is to reach.
+   *
+   * @generated from field: string goal = 5;
+   */
+  goal?: string;
+
+  /**
+   * What it may spend, in US dollars; 0 is no limit.
+   *
+   * @generated from field: double max_cost = 6;
+   */
+  maxCost?: number | "NaN" | "Infinity" | "-Infinity";
+
+  /**
+   * How many turns it may make.
+   *
+   * @generated from field: int64 max_turns = 7;
+   */
+  maxTurns?: string;
+
+  /**
+   * How long it may take.
+   *
+   * @generated from field: google.protobuf.Duration max_wallclock = 8;
+   */
+  maxWallclock?: DurationJson;
+
+  /**
+   * The turn in which it was spawned.
+   *
+   * @generated from field: string turn_id = 9;
+   */
+  turnId?: string;
+};
+
+/**
+ * Describes the message agentd.v1.ChildSpawned.
+ * Use `create(ChildSpawnedSchema)` to create a new message.
+ */
+export const ChildSpawnedSchema: GenMessage<ChildSpawned, {jsonType: ChildSpawnedJson}> = /*@__PURE__*/
+  messageDesc(file_agentd_v1_goal_events, 8);
+
+/**
+ * ChildReported is what a child has told its parent, or its end. The parent's next turn
+ * reads it.
+ *
+ * @generated from message agentd.v1.ChildReported
+ */
+export type ChildReported = Message<"agentd.v1.ChildReported"> & {
+  /**
+   * The name of the child.
+   *
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * The session of its goal.
+   *
+   * @generated from field: string session_id = 2;
+   */
+  sessionId: string;
+
+  /**
+   * Empty for an alert; `started` when its goal has begun; `completed`, `failed` or `stopped`.
+   *
+   * @generated from field: string kind = 3;
+   */
+  kind: string;
+
+  /**
+   * What it says.
+   *
+   * @generated from field: string text = 4;
+   */
+  text: string;
+
+  /**
+   * True if its goal has ended. A child may say that it has completed before.
+   *
+   * @generated from field: bool ended = 5;
+   */
+  ended: boolean;
+
+  /**
+   * Why its goal has ended.
+   *
+   * @generated from field: agentd.v1.GoalReason reason = 6;
+   */
+  reason: GoalReason;
+
+  /**
+   * Turns that it has made, when it has ended.
+   *
+   * @generated from field: int64 turns = 7;
+   */
+  turns: bigint;
+
+  /**
+   * Tokens of its prompts and responses then, with those of its own children.
+   *
+   * @generated from field: int64 tokens = 8;
+   */
+  tokens: bigint;
+
+  /**
+   * US dollars then, with those of its own children.
+   *
+   * @generated from field: double cost_usd = 9;
+   */
+  costUsd: number;
+};
+
+/**
+ * ChildReported is what a child has told its parent, or its end. The parent's next turn
+ * reads it.
+ *
+ * @generated from message agentd.v1.ChildReported
+ */
+export type ChildReportedJson = {
+  /**
+   * The name of the child.
+   *
+   * @generated from field: string name = 1;
+   */
+  name?: string;
+
+  /**
+   * The session of its goal.
+   *
+   * @generated from field: string session_id = 2;
+   */
+  sessionId?: string;
+
+  /**
+   * Empty for an alert; `started` when its goal has begun; `completed`, `failed` or `stopped`.
+   *
+   * @generated from field: string kind = 3;
+   */
+  kind?: string;
+
+  /**
+   * What it says.
+   *
+   * @generated from field: string text = 4;
+   */
+  text?: string;
+
+  /**
+   * True if its goal has ended. A child may say that it has completed before.
+   *
+   * @generated from field: bool ended = 5;
+   */
+  ended?: boolean;
+
+  /**
+   * Why its goal has ended.
+   *
+   * @generated from field: agentd.v1.GoalReason reason = 6;
+   */
+  reason?: GoalReasonJson;
+
+  /**
+   * Turns that it has made, when it has ended.
+   *
+   * @generated from field: int64 turns = 7;
+   */
+  turns?: string;
+
+  /**
+   * Tokens of its prompts and responses then, with those of its own children.
+   *
+   * @generated from field: int64 tokens = 8;
+   */
+  tokens?: string;
+
+  /**
+   * US dollars then, with those of its own children.
+   *
+   * @generated from field: double cost_usd = 9;
+   */
+  costUsd?: number | "NaN" | "Infinity" | "-Infinity";
+};
+
+/**
+ * Describes the message agentd.v1.ChildReported.
+ * Use `create(ChildReportedSchema)` to create a new message.
+ */
+export const ChildReportedSchema: GenMessage<ChildReported, {jsonType: ChildReportedJson}> = /*@__PURE__*/
+  messageDesc(file_agentd_v1_goal_events, 9);
 
 /**
  * GoalStatus is how a goal is.
