@@ -20,10 +20,6 @@ import (
 // down what it has reported; see Host.Tend.
 
 const (
-	// BelowMark is in the id of a child's session, between that of its parent and its branch.
-	BelowMark = ":sub:"
-	// backgroundBranch is the branch of children, before their names.
-	backgroundBranch = "bg."
 	// defaultChildTurns, defaultChildCost and defaultChildWall are the limits of a child that was spawned without, as
 	// far as its parent has that much left. The cost is in US dollars.
 	defaultChildTurns = 50
@@ -111,11 +107,11 @@ func (s *Session) spawn(ctx context.Context, t *Turn, ask Spawn) (refused string
 	}
 	fact := &record.ChildSpawned{
 		GoalParent: record.GoalParent{
-			Session: s.key, Name: ask.Name, Branch: backgroundBranch + ask.Name, Depth: 1, MaxDepth: ask.MaxDepth,
+			Session: s.key, Name: ask.Name, Branch: team.BranchOf(ask.Name), Depth: 1, MaxDepth: ask.MaxDepth,
 		},
 		Call: ask.Call, Turn: t.id, Goal: logjson.Readable(ask.Goal), Limits: ask.Limits, Run: s.runOf(t, &ask.Agent),
 	}
-	fact.Child = tenant.Key(tenant.Of(s.key), s.id+BelowMark+fact.Branch)
+	fact.Child = tenant.Key(tenant.Of(s.key), team.SessionOf(s.id, ask.Name))
 	if above := s.parent(); above != nil {
 		fact.Branch, fact.Depth = above.Branch+"."+fact.Branch, above.Depth+1
 		fact.MaxDepth = min(ask.MaxDepth, above.MaxDepth)

@@ -27,6 +27,12 @@ const (
 	maxReportBytes = 1 << 20
 )
 
+// BranchOf returns the branch of a child of a session that is none itself.
+func BranchOf(name string) string { return "bg." + name }
+
+// SessionOf returns the id of the session of a child.
+func SessionOf(parent, name string) string { return parent + ":sub:" + BranchOf(name) }
+
 // Child is a child of the session. It must not be changed.
 type Child struct {
 	// Seq is the record of ChildSpawned, At its time, and F what it says.
