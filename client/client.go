@@ -24,6 +24,7 @@ type Client struct {
 	sessions  agentdv1connect.SessionServiceClient
 	schedules agentdv1connect.ScheduleServiceClient
 	events    agentdv1connect.EventServiceClient
+	goals     agentdv1connect.GoalServiceClient
 	http      connect.HTTPClient // immutable after New
 	err       error              // what is wrong with New's arguments; each Run reports it
 	tools     *ToolSet           // guards itself
@@ -54,6 +55,7 @@ func New(baseURL string, opts ...Option) *Client {
 	c.sessions = agentdv1connect.NewSessionServiceClient(hc, strings.TrimSpace(baseURL), cfg.connectOptions()...)
 	c.schedules = agentdv1connect.NewScheduleServiceClient(hc, strings.TrimSpace(baseURL), cfg.connectOptions()...)
 	c.events = agentdv1connect.NewEventServiceClient(hc, strings.TrimSpace(baseURL), cfg.connectOptions()...)
+	c.goals = agentdv1connect.NewGoalServiceClient(hc, strings.TrimSpace(baseURL), cfg.connectOptions()...)
 	return c
 }
 

@@ -113,6 +113,9 @@ type TurnStarted struct {
 	SessionID string
 	// Warnings are about what of the request the server has left out.
 	Warnings []Warning
+	// GoalID is the goal that the turn is of, "" for none, and GoalTurn its number within that goal, from 1.
+	GoalID   string
+	GoalTurn int
 }
 
 // OutputChunk is a piece of an agent's text. The chunks of one agent that are
@@ -223,7 +226,10 @@ func dataOf(m *agentdv1.RunResponse) EventData {
 	case *agentdv1.RunResponse_Heartbeat:
 		return nil
 	case *agentdv1.RunResponse_Execute:
-		return &TurnStarted{SessionID: r.Execute.GetSessionId(), Warnings: warningsOf(r.Execute.GetWarnings())}
+		return &TurnStarted{
+			SessionID: r.Execute.GetSessionId(), Warnings: warningsOf(r.Execute.GetWarnings()),
+			GoalID: r.Execute.GetGoalId(), GoalTurn: int(r.Execute.GetGoalTurn()),
+		}
 	case *agentdv1.RunResponse_TurnQueued:
 		return queuedOf(m)
 	case *agentdv1.RunResponse_MessageInjected:

@@ -21,6 +21,9 @@ type RequestOption interface{ applyRequest(*runConfig) }
 // WatchOption configures one [Session.Watch] or [Session.Events].
 type WatchOption interface{ applyWatch(*runConfig) }
 
+// GoalOption configures the turns of one [Client.StartGoal], [Client.ResumeGoal] or [Client.FollowGoal].
+type GoalOption interface{ applyGoal(*runConfig) }
+
 // EveryOption goes with all that a client does.
 type EveryOption interface {
 	StreamOption
@@ -39,12 +42,14 @@ type TurnOption interface {
 	Option
 	RunOption
 	SendOption
+	GoalOption
 }
 
 // PromptOption is about one turn; it is no default.
 type PromptOption interface {
 	RunOption
 	SendOption
+	GoalOption
 }
 
 // FollowOption is about one stream; it is no default.
@@ -78,6 +83,7 @@ func (o option) applySend(c *runConfig)    { o.set(c) }
 func (o option) applyAttach(c *runConfig)  { o.set(c) }
 func (o option) applyRequest(c *runConfig) { o.set(c) }
 func (o option) applyWatch(c *runConfig)   { o.set(c) }
+func (o option) applyGoal(c *runConfig)    { o.set(c) }
 
 // clientOption is an option of New alone.
 type clientOption func(*config)

@@ -45,6 +45,8 @@ type runConfig struct {
 
 	prompter Prompter // nil: nobody is asked
 
+	goalProgress func(turn int, event *Event) // of a goal; nil: nobody is told
+
 	attach    bool             // the turn is not this run's own; filled in by prepare
 	available map[string]*tool // what calls may name; filled in by prepare
 	offered   []string         // names of the tools that a stream which attaches offers; filled in by prepare

@@ -75,7 +75,7 @@ func TestWhereOptionsApply(t *testing.T) {
 	kinds := map[string]reflect.Type{
 		"New": reflect.TypeFor[client.Option](), "Run": reflect.TypeFor[client.RunOption](), "Send": reflect.TypeFor[client.SendOption](),
 		"Attach": reflect.TypeFor[client.AttachOption](), "request": reflect.TypeFor[client.RequestOption](),
-		"Watch": reflect.TypeFor[client.WatchOption](),
+		"Watch": reflect.TypeFor[client.WatchOption](), "Goal": reflect.TypeFor[client.GoalOption](),
 	}
 	for want, options := range map[string][]any{
 		"New": {
@@ -83,18 +83,19 @@ func TestWhereOptionsApply(t *testing.T) {
 			client.WithMaxResultBytes, client.WithGRPC, client.WithGRPCWeb, client.WithConnectOptions, client.WithLogger,
 			client.WithAttachment, client.WithMCPServer, client.WithReconnect, client.WithToolJournal,
 		},
-		"Watch":                             {client.WithCursor},
-		"New Run Send Attach request Watch": {client.WithHeader, client.WithProviderKey},
-		"New Run Send Attach":               {client.WithTimeout, client.WithConcurrency, client.WithToolTimeout, client.WithPrompter},
-		"New Run Send": {
+		"Watch":                                  {client.WithCursor},
+		"New Run Send Attach request Watch Goal": {client.WithHeader, client.WithProviderKey},
+		"New Run Send Attach Goal":               {client.WithTimeout, client.WithConcurrency, client.WithToolTimeout, client.WithPrompter},
+		"New Run Send Goal": {
 			client.WithBudget, client.WithOnBusy, client.WithOnDisconnect, client.WithInstruction, client.WithRawPayloads,
 			client.WithInstructionMode, client.WithAuthor, client.WithMetadata,
 		},
-		"Run Send Attach": {client.WithTools, client.WithControl, client.WithTurnID, client.WithOnLeave, client.WithBeforeCall},
-		"Run Send":        {client.WithParts, client.WithIdempotencyKey, client.WithInitialState, client.WithSessionBudget, client.WithLabels, client.WithAgentRef},
-		"Send":            {client.WithAgent},
-		"Run":             {client.WithSessionID, client.WithSessionOrNew, client.WithFork, client.WithSeedMessages},
-		"Attach":          {client.WithAfterSeq, client.Observe},
+		"Run Send Attach Goal": {client.WithTools, client.WithControl, client.WithTurnID, client.WithOnLeave, client.WithBeforeCall},
+		"Run Send Goal":        {client.WithParts, client.WithIdempotencyKey, client.WithInitialState, client.WithSessionBudget, client.WithLabels, client.WithAgentRef},
+		"Send":                 {client.WithAgent},
+		"Goal":                 {client.WithProgress},
+		"Run":                  {client.WithSessionID, client.WithSessionOrNew, client.WithFork, client.WithSeedMessages},
+		"Attach":               {client.WithAfterSeq, client.Observe},
 	} {
 		for _, option := range options {
 			made := reflect.TypeOf(option).Out(0)

@@ -44,6 +44,8 @@ type ToolSet struct {
 	mu     sync.Mutex       // protects the fields below
 	byName map[string]*tool // the tools themselves are immutable
 	err    error            // why an Add failed; runs report it, in case nobody else did
+	// alone are asked before a goal begins that has these tools.
+	alone []func() error
 }
 
 // NewToolSet returns an empty set.
@@ -73,6 +75,27 @@ func (s *ToolSet) Replace(with *ToolSet) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.byName, s.err = byName, err
+}
+
+// Unattended has [Client.StartGoal], and what else makes a [Goal], call check before it sends anything, and fail with
+// its error: the tools cannot work where nobody is there to be asked.
+func (s *ToolSet) Unattended(check func() error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.alone = append(s.alone, check)
+}
+
+// checkUnattended returns why the tools cannot work without anybody.
+func (s *ToolSet) checkUnattended() error {
+	s.mu.Lock()
+	checks := s.alone
+	s.mu.Unlock()
+	for _, check := range checks {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // copyTo adds the set's tools to dst and returns why an Add failed, if one did.

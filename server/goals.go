@@ -206,8 +206,8 @@ func (s *Server) goalOf(g *index.Goal) *agentdv1.Goal {
 		CostUsd: g.Totals.Cost.Dollars(), UnpricedCalls: g.Totals.Unpriced, FinalText: g.Final, DoneDetail: g.Detail,
 		TurnId: g.Turn, Wait: g.Wait, WaitUntil: stamp(g.Until),
 		WaitingMessages: int32(g.Waiting),
-		Message:         g.Message,
-		StartTime:       stamp(g.Started), EndTime: stamp(g.Ended), Duration: durationpb.New(g.Took),
+		Message:         g.Message, Cursor: g.Cursor,
+		StartTime: stamp(g.Started), EndTime: stamp(g.Ended), Duration: durationpb.New(g.Took),
 	}
 	if p := g.Parent; p != nil {
 		out.ParentSessionId, out.Name, out.Branch, out.Depth = p.Session, p.Name, p.Branch, int32(p.Depth)

@@ -232,8 +232,9 @@ func pageSize(asked int32) int {
 // change from one version to the next, since keys outlive versions.
 func onceOf(key string, msg proto.Message) session.Once {
 	msg = proto.Clone(msg)
-	fields := msg.ProtoReflect().Descriptor().Fields()
-	msg.ProtoReflect().Clear(fields.ByName("idempotency_key"))
+	if field := msg.ProtoReflect().Descriptor().Fields().ByName("idempotency_key"); field != nil {
+		msg.ProtoReflect().Clear(field) // a message in msg that has it has it always
+	}
 	var b bytes.Buffer
 	data, err := protojson.Marshal(msg)
 	if err == nil {

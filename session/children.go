@@ -162,10 +162,10 @@ func (m *Manager) goalOf(ctx context.Context, c *team.Child) (*index.Goal, error
 // saidBy returns what the goal of a child says that was not reported.
 func (m *Manager) saidBy(ctx context.Context, c *team.Child, g *index.Goal) (all []*record.ChildReported, err error) {
 	if c.Seen == 0 {
-		all = append(all, &record.ChildReported{Name: c.F.Name, Seq: g.Seq(), Kind: record.AlertStarted})
+		all = append(all, &record.ChildReported{Name: c.F.Name, Seq: g.Seq, Kind: record.AlertStarted})
 	}
 	if g.Alerted > c.Seen {
-		said, err := m.reader(c.F.Child).ToldParent(ctx, c.F.Name, max(c.Seen, g.Seq()), g.Alerted)
+		said, err := m.reader(c.F.Child).ToldParent(ctx, c.F.Name, max(c.Seen, g.Seq), g.Alerted)
 		if errors.Is(err, store.ErrNoSession) {
 			return nil, nil // the next look finds that
 		} else if err != nil {

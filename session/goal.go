@@ -16,7 +16,9 @@ import (
 	"github.com/apzuk3/agentd/session/internal/goal"
 	"github.com/apzuk3/agentd/session/internal/live"
 	"github.com/apzuk3/agentd/session/internal/logjson"
+	"github.com/apzuk3/agentd/session/internal/position"
 	"github.com/apzuk3/agentd/session/internal/refusal"
+	"github.com/apzuk3/agentd/session/internal/render"
 	"github.com/apzuk3/agentd/session/internal/tenant"
 	"github.com/apzuk3/agentd/session/principal"
 	"github.com/apzuk3/agentd/session/record"
@@ -200,6 +202,9 @@ func (*Manager) seenGoal(g *index.Goal) *index.Goal {
 		parent := *g.Parent
 		parent.Session = tenant.ID(parent.Session)
 		out.Parent = &parent
+	}
+	if g.Seq > 1 { // no turn runs where a goal begins
+		out.Cursor = render.Place{At: position.LastOf(g.Seq - 1), From: g.Seq}.Cursor(out.SessionID)
 	}
 	return &out
 }

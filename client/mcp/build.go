@@ -88,6 +88,9 @@ func (b *builder) server(ctx context.Context, name string) *Server {
 		Name: name, prefix: name, b: b, set: client.NewToolSet(), first: make(chan struct{}), done: make(chan struct{}),
 		again: make(chan struct{}, 1), changed: make(chan struct{}), active: map[*work]struct{}{},
 	}
+	if b.gate != nil {
+		s.set.Unattended(b.gate.Unattended)
+	}
 	s.life, s.end = context.WithCancel(context.WithoutCancel(ctx))
 	return s
 }

@@ -103,6 +103,16 @@ func (g *Gate) SetMode(mode string) error {
 	return nil
 }
 
+// Unattended returns an error that matches [ErrNoPrompter] if the mode asks for all that no rule allows and nobody is
+// there to be asked: an agent that works on its own would come to nothing.
+func (g *Gate) Unattended() error {
+	if g.prompter != nil || g.Mode() != "ask" {
+		return nil
+	}
+	return fmt.Errorf("the mode of the gate is ask, and %w: give permit.New a prompter (permit.InTurn asks whoever "+
+		"answers questions of turns), or set permissions.mode to allow, acceptEdits, plan or yolo", ErrNoPrompter)
+}
+
 // Planned says that a session has recorded its plan, which plan_mode required asks for.
 func (g *Gate) Planned(session string) { g.setPlanned(session, true) }
 

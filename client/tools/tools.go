@@ -103,6 +103,7 @@ func Build(cfg *conf.Config, gate *permit.Gate, b Builtins) (*Registry, error) {
 		return nil, err
 	}
 	r := &Registry{Set: client.NewToolSet(), Todo: newTodoStore(), cfg: cfg, gate: gate, web: web}
+	r.Set.Unattended(gate.Unattended)
 	for i, field := range b.fields() {
 		if *field {
 			if err := builders[names[i]](r); err != nil {

@@ -198,7 +198,7 @@ func keys(f *findings, known *client.Capabilities) {
 	var with, without []string
 	for _, p := range known.Providers {
 		switch {
-		case p.Name == "echo", p.Name == "scripted": // they need none and know nothing
+		case p.Name == "echo", p.Name == "scripted", p.Name == "script": // they need none and know nothing
 		case p.HasKey:
 			with = append(with, p.Name)
 		default:

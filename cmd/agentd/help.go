@@ -158,7 +158,10 @@ var helps = map[string]string{ //nolint:gosec // names of flags, and what they s
 	"serve_session_db_path": "The same as --eventlog, with the database in this folder, or of this file, which is " +
 		"agentd.db.",
 
-	"record_to": "Append each model call to this file, one JSON line each: prompts and responses, never keys.",
+	"script": "Play this file of recorded model calls as all models, one call after the other. " +
+		"See docs/record.md.",
+	"script_strict": "Fail a model call whose contents are not those that the file of --script has.",
+	"record_to":     "Append each model call to this file, one JSON line each: prompts and responses, never keys.",
 	"model_idle": "Longest silence within a model call: a time without a byte from its provider. " +
 		"Pings count; --model-timeout bounds a response of nothing else.",
 	"model_tries": "How often a model call is made at most when its provider fails before it has said anything; " +

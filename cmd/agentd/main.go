@@ -134,6 +134,7 @@ type commands struct {
 	Check        checkCmd        `cmd:"" help:"Check that what the database holds is consistent."`
 	Cluster      clusterCmd      `cmd:"" help:"Show the replicas over a database, what they own, and what waits."`
 	Migrate      migrateCmd      `cmd:"" help:"Move all that a server has to another database."`
+	Record       recordCmd       `cmd:"" help:"Convert recorded model calls."`
 	Replay       replayCmd       `cmd:"" help:"${replay}"`
 	Healthcheck  healthcheckCmd  `cmd:"" help:"Ask the server on this machine whether it is ready."`
 	Completion   completionCmd   `cmd:"" help:"Print a script that completes commands in a shell."`

@@ -14,7 +14,10 @@ import (
 // modelFlags say what a daemon does about models: that of serve, and that of
 // run --local.
 type modelFlags struct {
-	Scripts  string `live:"" placeholder:"DIR" help:"Folder of scripts for the models 'scripted/…'."`
+	Scripts      string `live:"" placeholder:"DIR" help:"Folder of scripts for the models 'scripted/…'."`
+	Script       string `placeholder:"FILE" help:"${script}"`
+	ScriptStrict bool   `help:"${script_strict}"`
+
 	Prices   string `live:"" placeholder:"FILE" help:"${prices}"`
 	RecordTo string `placeholder:"FILE" help:"${record_to}"`
 
@@ -28,6 +31,7 @@ type modelFlags struct {
 // configure says it to a daemon.
 func (f *modelFlags) configure(cfg *daemon.Config) {
 	cfg.ScriptsDir, cfg.Prices, cfg.RecordTo = f.Scripts, f.Prices, f.RecordTo
+	cfg.Script, cfg.ScriptStrict = f.Script, f.ScriptStrict
 	cfg.ModelTimeout, cfg.ModelIdleTimeout, cfg.ModelRetry.Tries = f.ModelTimeout, f.ModelIdle, f.ModelTries
 	cfg.CompactAt = f.CompactAt
 }

@@ -211,8 +211,8 @@ func (g *gated) bad() map[string]*http.Client {
 	}
 }
 
-// needs says which role each method of the services is for.
-var needs = map[protoreflect.Name]principal.Role{
+// needs says which role each method of the services is for, by called.
+var needs = map[string]principal.Role{
 	"CreateSession": principal.Caller, "GetSession": principal.Observer, "ListSessions": principal.Observer,
 	"UpdateSession": principal.Caller, "CompactSession": principal.Caller, "DeleteSession": principal.Caller, "ForkSession": principal.Caller,
 	"CreateTurn": principal.Caller, "GetTurn": principal.Observer, "ListTurns": principal.Observer,
@@ -226,9 +226,19 @@ var needs = map[protoreflect.Name]principal.Role{
 	"CreateSessionToken": principal.Caller,
 	"ApplyAgent":         principal.Caller, "GetAgent": principal.Observer, "ListAgents": principal.Observer,
 	"ArchiveAgent": principal.Caller, "DeleteAgent": principal.Caller,
-	// Of GoalService:
-	"Start": principal.Caller, "Resume": principal.Caller, "Get": principal.Observer, "List": principal.Observer,
-	"Control": principal.Caller, "Inject": principal.Caller,
+	"GoalService.Start": principal.Caller, "GoalService.Resume": principal.Caller, "GoalService.Get": principal.Observer,
+	"GoalService.List": principal.Observer, "GoalService.Control": principal.Caller, "GoalService.Inject": principal.Caller,
+	"ScheduleService.Create": principal.Caller, "ScheduleService.Get": principal.Observer,
+	"ScheduleService.List": principal.Observer, "ScheduleService.Delete": principal.Caller,
+	"EventService.List": principal.Observer, "EventService.Watch": principal.Observer,
+}
+
+// called is the name of a method, with that of its service unless it is SessionService.
+func called(m protoreflect.MethodDescriptor) string {
+	if service := m.Parent().Name(); service != "SessionService" {
+		return string(service) + "." + string(m.Name())
+	}
+	return string(m.Name())
 }
 
 func may(role, need principal.Role) bool {
@@ -240,6 +250,8 @@ func methods() []protoreflect.MethodDescriptor {
 	for _, service := range []protoreflect.ServiceDescriptor{
 		agentdv1.File_agentd_v1_sessions_proto.Services().ByName("SessionService"),
 		agentdv1.File_agentd_v1_goals_proto.Services().ByName("GoalService"),
+		agentdv1.File_agentd_v1_schedules_proto.Services().ByName("ScheduleService"),
+		agentdv1.File_agentd_v1_eventlog_proto.Services().ByName("EventService"),
 	} {
 		for i := range service.Methods().Len() {
 			out = append(out, service.Methods().Get(i))
@@ -278,12 +290,12 @@ func TestAuthorizationMatrix(t *testing.T) {
 	for _, role := range []principal.Role{principal.Caller, principal.Observer, principal.Operator} {
 		for kind, c := range g.good(principal.Principal{ID: "ann", Tenant: "acme", Role: role}) {
 			for _, m := range methods() {
-				what := fmt.Sprintf("%s as %v by %s", m.Name(), role, kind)
+				what := fmt.Sprintf("%s as %v by %s", called(m), role, kind)
 				own := call(t, sessions.CreateTurn, &agentdv1.CreateTurnRequest{Execute: execute(llm("root", "echo"), "hi").GetExecute()}).GetTurn()
 				req, named := filled(m, own.GetSessionId(), own.GetId())
 				got := outcome(t, c, g.url(), m, req)
 				denied := got == agentdv1.ErrorCode_ERROR_CODE_PERMISSION_DENIED
-				if allowed := may(role, needs[m.Name()]); denied == allowed || got == agentdv1.ErrorCode_ERROR_CODE_UNAUTHENTICATED || got == agentdv1.ErrorCode_ERROR_CODE_SESSION_NOT_FOUND {
+				if allowed := may(role, needs[called(m)]); denied == allowed || got == agentdv1.ErrorCode_ERROR_CODE_UNAUTHENTICATED || got == agentdv1.ErrorCode_ERROR_CODE_SESSION_NOT_FOUND {
 					t.Errorf("%s, its own tenant: %v, allowed %v", what, got, allowed)
 				}
 				if !named {
@@ -307,7 +319,7 @@ func TestAuthorizationMatrix(t *testing.T) {
 		for _, m := range methods() {
 			req, _ := filled(m, foreign.GetSessionId(), foreign.GetId())
 			if got := outcome(t, c, g.url(), m, req); got != agentdv1.ErrorCode_ERROR_CODE_UNAUTHENTICATED {
-				t.Errorf("%s with %s: %v", m.Name(), name, got)
+				t.Errorf("%s with %s: %v", called(m), name, got)
 			}
 		}
 		run := agentdv1connect.NewAgentdClient(c, g.url()).Run(t.Context())
@@ -465,7 +477,7 @@ func TestSessionTokens(t *testing.T) {
 	allowed := []string{
 		"GetSession", "CreateTurn", "GetTurn", "ListTurns", "CancelTurn", "CancelToolCall", "ListTurnEvents", "WatchTurn", "ListSessionEvents",
 		"CompactSession", "WatchSession", "SubmitToolResults", "GetInteraction", "ListInteractions", "ResolveInteraction", "RaiseInteraction", "GetCapabilities", "ListModels",
-		"Get", "List", "Control", "Inject",
+		"GoalService.Get", "GoalService.List", "GoalService.Control", "GoalService.Inject",
 	}
 	for _, m := range methods() {
 		req, _ := filled(m, own.GetSessionId(), own.GetId())
@@ -473,8 +485,8 @@ func TestSessionTokens(t *testing.T) {
 			req.(*agentdv1.CreateTurnRequest).Execute.Agent = nil
 		}
 		got := outcome(t, page, g.url(), m, req)
-		if (got == agentdv1.ErrorCode_ERROR_CODE_PERMISSION_DENIED) == slices.Contains(allowed, string(m.Name())) {
-			t.Errorf("%s with a token: %v", m.Name(), got)
+		if (got == agentdv1.ErrorCode_ERROR_CODE_PERMISSION_DENIED) == slices.Contains(allowed, called(m)) {
+			t.Errorf("%s with a token: %v", called(m), got)
 		}
 	}
 	for field, change := range map[string]func(ex *agentdv1.RunRequest_ExecuteRequest){

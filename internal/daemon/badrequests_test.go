@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -425,7 +426,7 @@ func (c caller) call(t *testing.T, method protoreflect.MethodDescriptor, data []
 
 // callContext returns all replies.
 func (c caller) callContext(ctx context.Context, method protoreflect.MethodDescriptor, data []byte) (replies [][]byte, err error) {
-	client := connect.NewClient[form, form](c.hc, c.url+"/agentd.v1.SessionService/"+cmp.Or(c.path, string(method.Name())), c.opts...)
+	client := connect.NewClient[form, form](c.hc, c.url+"/"+string(method.Parent().FullName())+"/"+cmp.Or(c.path, string(method.Name())), c.opts...)
 	if !method.IsStreamingServer() {
 		resp, err := client.CallUnary(ctx, connect.NewRequest(&form{data}))
 		if err != nil {
@@ -500,37 +501,36 @@ func fixtures(t *testing.T, c agentdv1connect.SessionServiceClient) *strings.Rep
 	)
 }
 
-// TestBadRequests sends what each method of SessionService must refuse, on each
+// TestBadRequests sends what each method of the services must refuse, on each
 // wire: with its code, the protocol's own in the details, and a message that
 // names what was wrong. Nothing of it does any harm.
 func TestBadRequests(t *testing.T) {
 	d := start(t, daemon.Config{
 		Scripts: map[string]string{"asks": asks}, MaxMessageBytes: 1 << 16,
-		Turns: limits.Limits{MaxPromptBytes: 3000, MaxPartsBytes: 4000, IdleTurn: time.Hour},
+		EventLog: true, DataDir: t.TempDir(), Turns: limits.Limits{MaxPromptBytes: 3000, MaxPartsBytes: 4000, IdleTurn: time.Hour},
 	})
 	fill := fixtures(t, wires(t, d)["Connect, binary, HTTP/1.1"])
-	methods := agentdv1.File_agentd_v1_sessions_proto.Services().ByName("SessionService").Methods()
-	get := methods.ByName("GetTurn")
+	get := agentdv1.File_agentd_v1_sessions_proto.Services().ByName("SessionService").Methods().ByName("GetTurn")
 	bad := badRequests()
+	maps.Copy(bad, badRequestsOfOthers())
 	for wire, c := range callers(t, d) {
 		t.Run(wire, func(t *testing.T) {
-			for i := range methods.Len() {
-				method := methods.Get(i)
-				requests, ok := bad[string(method.Name())]
+			for _, method := range methods() {
+				requests, ok := bad[called(method)]
 				if !ok {
-					t.Errorf("nothing is said of what %s refuses", method.Name())
+					t.Errorf("nothing is said of what %s refuses", called(method))
 				}
 				_, err := c.call(t, method, []byte{0xff})
 				none := badRequest{name: "no message", code: invalidArgument, kind: invalidRequest, says: []string{"no " + string(method.Input().Name())}}
-				none.check(t, string(method.Name()), fill, err)
+				none.check(t, called(method), fill, err)
 				for _, req := range requests {
 					if req.jsonOnly && !c.json {
 						continue
 					}
 					_, err := c.call(t, method, c.form(t, method, fill.Replace(req.json)))
-					req.check(t, string(method.Name()), fill, err)
+					req.check(t, called(method), fill, err)
 					if _, err := c.call(t, get, c.form(t, get, fill.Replace(`{"sessionId":"{done}"}`))); err != nil {
-						t.Fatalf("after %s, %s: %v", method.Name(), req.name, err)
+						t.Fatalf("after %s, %s: %v", called(method), req.name, err)
 					}
 				}
 			}

@@ -77,6 +77,13 @@ type Config struct {
 	ScriptsDir string
 	// Scripts are scripts by name, as YAML or JSON; they win over files.
 	Scripts map[string]string
+	// Script is a file of recorded model calls that is played as all models, in place of all providers, one call after
+	// the other; see scripted.Queue. Prices do not count then. Default none.
+	Script string
+	// ScriptStrict refuses a call whose contents are not those that Script has.
+	ScriptStrict bool
+	// script is Script, once it was read.
+	script model.Provider
 	// ExtraProviders are served besides the built-in ones, or in place of those
 	// of the same name.
 	ExtraProviders []model.Provider
@@ -261,6 +268,10 @@ func (c Config) Validate() error {
 			errs = append(errs,
 				fmt.Errorf("daemon: admin address %q: want host:port, such as 127.0.0.1:9090: %w", c.AdminAddr, err))
 		}
+	}
+	if c.ScriptStrict && c.Script == "" {
+		errs = append(errs, errors.New("daemon: ScriptStrict (--script-strict) says how a file is played, "+
+			"and Script (--script) names none"))
 	}
 	if err := c.validateCluster(); err != nil {
 		errs = append(errs, err)

@@ -24,7 +24,9 @@ func newRegistry(cfg *Config) (reg *models.Registry, all []model.Provider, err e
 	if reg, err = models.NewRegistry(all...); err != nil {
 		return nil, nil, fmt.Errorf("daemon: %w", err)
 	}
-	reg, err = withPrices(reg, cfg.Prices)
+	if cfg.script == nil {
+		reg, err = withPrices(reg, cfg.Prices)
+	}
 	return reg, all, err
 }
 

@@ -15,8 +15,11 @@ import (
 
 // providers are those of a daemon: the ones that every daemon has, and those of the config. One
 // server of OpenAI is three providers: "openai", whose interface fits the address, and two that
-// require one.
+// require one. A script takes the place of all of them.
 func providers(cfg *Config) ([]model.Provider, error) {
+	if cfg.script != nil {
+		return []model.Provider{cfg.script}, nil
+	}
 	script, err := newScripted(cfg)
 	if err != nil {
 		return nil, err

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 
@@ -11,6 +12,15 @@ import (
 
 // resolver finds models by name; see adkbridge.Config.
 type resolver = func(name string, keys map[string]string) (adkbridge.Model, error)
+
+// ConvertedRecording is what ConvertRecording has done.
+type ConvertedRecording = record.Converted
+
+// ConvertRecording writes recorded model calls of one form in the other one: those of RecordTo in that of programs on
+// Google's ADK, and those in that of RecordTo.
+func ConvertRecording(from io.Reader, to io.Writer) (ConvertedRecording, error) {
+	return record.Convert(from, to)
+}
 
 // openRecorder opens the record of model calls, if the config says so.
 func (d *Daemon) openRecorder() error {

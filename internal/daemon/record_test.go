@@ -67,6 +67,39 @@ func TestRecordToNowhere(t *testing.T) {
 	}
 }
 
+// A file that is played as all models needs no provider, and a reload does not begin it anew.
+func TestScriptIsEveryModel(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "calls.jsonl")
+	text := ""
+	for _, said := range []string{"One.", "Two."} {
+		text += `{"request":{"Model":"m"},"responses":[{"Content":{"parts":[{"text":"` + said + `"}],"role":"model"}}]}` + "\n"
+	}
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg := daemon.Config{Script: file, Prices: filepath.Join(t.TempDir(), "no prices")}
+	d := start(t, cfg)
+	say := func() (string, error) {
+		res, err := client.New(d.URL()).Do(t.Context(), client.LLM("a", "claude-opus-4-5"), "Hello")
+		if err != nil {
+			return "", err
+		}
+		return res.Text, nil
+	}
+	if got, err := say(); err != nil || got != "One." {
+		t.Errorf("%q, %v", got, err)
+	}
+	if err := d.Reload(cfg); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := say(); err != nil || got != "Two." {
+		t.Errorf("%q, %v", got, err)
+	}
+	if _, err := say(); err == nil || !strings.Contains(err.Error(), "script exhausted at turn 2") {
+		t.Errorf("%v", err)
+	}
+}
+
 // A call that falls back to another model is a line for each, and the recording
 // plays the response of the last one.
 func TestRecordFallback(t *testing.T) {

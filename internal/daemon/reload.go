@@ -8,6 +8,7 @@ import (
 	"github.com/apzuk3/agentd/adkbridge"
 	"github.com/apzuk3/agentd/internal/modelcall"
 	"github.com/apzuk3/agentd/internal/models"
+	"github.com/apzuk3/agentd/internal/models/scripted"
 	"github.com/apzuk3/agentd/internal/webhook"
 	"github.com/apzuk3/agentd/session/limits"
 )
@@ -27,6 +28,12 @@ type live struct {
 // newLive reads the files that the config names. It keeps the breaker of before, which may be nil, if its
 // configuration is the same.
 func (d *Daemon) newLive(cfg Config, before *live) (*live, error) {
+	if cfg.Script != "" && cfg.script == nil { // what was played of it stays so
+		var err error
+		if cfg.script, err = scripted.OpenQueue(cfg.Script, cfg.ScriptStrict); err != nil {
+			return nil, fmt.Errorf("daemon: script: %w", err)
+		}
+	}
 	now := &live{cfg: cfg}
 	if cfg.TLSCertFile != "" {
 		cert, err := tls.LoadX509KeyPair(cfg.TLSCertFile, cfg.TLSKeyFile)

@@ -4,17 +4,19 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/dynamicpb"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/internal/daemon"
 )
 
-// filled returns a valid request of a method of SessionService that names a session and a turn; ok is false
+// filled returns a valid request of a method of the services that names a session and a turn; ok is false
 // for a method that names no session.
 func filled(m protoreflect.MethodDescriptor, session, turn string) (req proto.Message, ok bool) {
 	if m.Name() == "CreateTurn" {
@@ -34,7 +36,7 @@ func filled(m protoreflect.MethodDescriptor, session, turn string) (req proto.Me
 			ok = ok || name == "session_id"
 		}
 	}
-	switch m.Name() {
+	switch called(m) {
 	case "SubmitToolResults":
 		req := &agentdv1.SubmitToolResultsRequest{SessionId: session, TurnId: turn}
 		req.Results = []*agentdv1.RunRequest_ToolCallResponse{{
@@ -57,14 +59,22 @@ func filled(m protoreflect.MethodDescriptor, session, turn string) (req proto.Me
 		return &agentdv1.DeleteAgentRequest{Name: "none"}, false
 	case "CompactSession":
 		return &agentdv1.CompactSessionRequest{SessionId: session, Focus: "mine"}, true
-	case "Start":
+	case "ScheduleService.Create":
+		ex := execute(llm("root", "echo"), "hi").GetExecute()
+		when := &agentdv1.CreateScheduleRequest_Every{Every: durationpb.New(time.Hour)}
+		return &agentdv1.CreateScheduleRequest{Timing: when, Execute: ex}, false
+	case "ScheduleService.Get":
+		return &agentdv1.GetScheduleRequest{Id: "none"}, false
+	case "ScheduleService.Delete":
+		return &agentdv1.DeleteScheduleRequest{Id: "none"}, false
+	case "GoalService.Start":
 		return &agentdv1.StartGoalRequest{Execute: &agentdv1.RunRequest_ExecuteRequest{Agent: llm("root", "echo")}, Goal: "x", MaxTurns: new(int32(1))}, false
-	case "Resume":
+	case "GoalService.Resume":
 		ex := &agentdv1.RunRequest_ExecuteRequest{SessionId: &session, Agent: llm("root", "echo")}
 		return &agentdv1.ResumeGoalRequest{Goal: &agentdv1.StartGoalRequest{Execute: ex, Goal: "x", MaxTurns: new(int32(1))}}, true
-	case "Control":
+	case "GoalService.Control":
 		return &agentdv1.ControlGoalRequest{SessionId: session, Action: agentdv1.GoalAction_GOAL_ACTION_PAUSE}, true
-	case "Inject":
+	case "GoalService.Inject":
 		return &agentdv1.InjectRequest{SessionId: session, Text: "x"}, true
 	case "UpdateSession":
 		return &agentdv1.UpdateSessionRequest{SessionId: session, ClientRef: new("mine")}, true
@@ -128,9 +138,7 @@ func TestForeignTenants(t *testing.T) {
 			who := "eve" + tenant + "/" + role
 			c := clientOf(t, who)
 			named := 0
-			service := agentdv1.File_agentd_v1_sessions_proto.Services().ByName("SessionService")
-			for i := range service.Methods().Len() {
-				m := service.Methods().Get(i)
+			for _, m := range methods() {
 				req, ok := filled(m, id, turn.GetId())
 				if !ok {
 					continue
@@ -139,19 +147,19 @@ func TestForeignTenants(t *testing.T) {
 				unknown, _ := filled(m, none, turn.GetId())
 				foreign, missing := refusedBy(t, c, d.URL(), m, req), refusedBy(t, c, d.URL(), m, unknown)
 				if foreign == nil || missing == nil {
-					t.Errorf("%s, %s: %v, of an id that nobody has: %v", who, m.Name(), foreign, missing)
+					t.Errorf("%s, %s: %v, of an id that nobody has: %v", who, called(m), foreign, missing)
 					continue
 				}
 				got, want := details(t, foreign), details(t, missing)
 				if strings.ReplaceAll(got.GetMessage(), id, none) != want.GetMessage() || got.GetCode() != want.GetCode() ||
 					connect.CodeOf(foreign) != connect.CodeOf(missing) {
-					t.Errorf("%s, %s: %v, of an id that nobody has: %v", who, m.Name(), got, want)
+					t.Errorf("%s, %s: %v, of an id that nobody has: %v", who, called(m), got, want)
 				}
 				if role != "observer" && want.GetCode() != agentdv1.ErrorCode_ERROR_CODE_SESSION_NOT_FOUND {
-					t.Errorf("%s, %s: %v", who, m.Name(), want)
+					t.Errorf("%s, %s: %v", who, called(m), want)
 				}
 			}
-			if named < 16 {
+			if named < 21 {
 				t.Errorf("only %d methods name a session", named)
 			}
 			attach := &agentdv1.AttachRequest{SessionId: id, Observe: role == "observer"}

@@ -251,7 +251,7 @@ var rooms = []room{
 	{path: "model/openai", floor: 2,
 		may:   []string{"model/internal/sse", "model/internal/toolschema", "model", "model/adapter", "internal/encoded", "internal/rawjson", "model/internal/wire", "internal/seam", "internal/wiretap", genai},
 		knows: "OpenAI's wires"},
-	{path: "internal/models/record", floor: 2, may: []string{"internal/rawjson", "model", "model/adapter", "internal/modelcall", "internal/jsondiff", "internal/seam"},
+	{path: "internal/models/record", floor: 2, may: []string{"internal/rawjson", "model", "model/adapter", "internal/modelcall", "internal/jsondiff", "internal/seam", genai},
 		knows: "model calls in a file; neither providers nor sessions"},
 	{path: "internal/models/scripted", floor: 2,
 		may: []string{"internal/rawjson", "model", "model/adapter", "internal/modelcall", "internal/models/record", "internal/models/words", "internal/backoff", "internal/jsondiff", "internal/seam",

@@ -84,7 +84,7 @@ type Ref struct {
 // have no breaker.
 func (r Ref) Guarded(limits modelcall.Limits) model.LLM {
 	limits.Provider = r.Provider
-	if r.Provider == "scripted" || r.Provider == "echo" {
+	if slices.Contains([]string{"scripted", "script", "echo"}, r.Provider) {
 		limits.Breaker = nil
 	}
 	if report := limits.OnTry; report != nil {

@@ -50,11 +50,10 @@ type Goal struct {
 	Ended   time.Time     `json:"ended,omitzero"`
 	Took    time.Duration `json:"took,omitempty"`
 
-	seq int64
+	// Seq is the record of its beginning, and Cursor what WatchSession begins with it by; only Manager fills that in.
+	Seq    int64  `json:"-"`
+	Cursor string `json:"-"`
 }
-
-// Seq is the record with which it began.
-func (g *Goal) Seq() int64 { return g.seq }
 
 // goalStatuses are the statuses of goals in rows.
 var goalStatuses = map[agentdv1.GoalStatus]string{
@@ -76,7 +75,7 @@ func goalOf(s *goal.State) *Goal {
 	g := &Goal{
 		ID: s.F.ID, Text: s.F.Goal, Status: s.Status(), Totals: s.Totals, Final: s.Final, Detail: s.Detail,
 		Message: s.Failure, Turn: s.Turn, Wait: s.Wait, Until: s.Until, Waiting: s.Waiting(), Started: s.Started,
-		Parent: s.F.Parent, Alerted: s.Alerted, Below: s.Below(), seq: s.Seq,
+		Parent: s.F.Parent, Alerted: s.Alerted, Below: s.Below(), Seq: s.Seq,
 	}
 	if s.End != nil {
 		g.EndSeq = s.EndSeq
@@ -89,7 +88,7 @@ func goalOf(s *goal.State) *Goal {
 func (g *Goal) row(sessionID string) (store.Row, error) {
 	data, err := logjson.Marshal(g)
 	return store.Row{
-		Kind: store.RowGoal, SessionID: sessionID, ID: g.ID, Seq: g.seq, CreatedAt: g.Started,
+		Kind: store.RowGoal, SessionID: sessionID, ID: g.ID, Seq: g.Seq, CreatedAt: g.Started,
 		Status: goalStatuses[g.Status], Data: data,
 	}, err
 }
@@ -100,7 +99,7 @@ func ReadGoal(r store.Row) (*Goal, error) {
 	if err := logjson.Unmarshal(r.Data, g); err != nil {
 		return nil, fmt.Errorf("session %s: goal %s: its row: %w", r.SessionID, r.ID, err)
 	}
-	g.SessionID, g.Started, g.seq = r.SessionID, r.CreatedAt, r.Seq
+	g.SessionID, g.Started, g.Seq = r.SessionID, r.CreatedAt, r.Seq
 	return g, nil
 }
 

@@ -116,7 +116,14 @@ export type EventBody =
       readonly createdBy: string;
     }
   /** The turn runs. */
-  | { readonly type: "turn_started"; readonly sessionId: string; readonly warnings: readonly Warning[] }
+  | {
+      readonly type: "turn_started";
+      readonly sessionId: string;
+      readonly warnings: readonly Warning[];
+      /** The goal that the turn is of, empty for none, and its number there, from 1. */
+      readonly goalId: string;
+      readonly goalTurn: number;
+    }
   /** A piece of an agent's text, or of its thinking. last is true once per agent and turn in which it spoke. */
   | {
       readonly type: "output_chunk";
@@ -325,7 +332,9 @@ const readers: { [K in keyof Told]: (value: Told[K]) => EventBody | undefined } 
   turnQueued: ({ sessionId = "", userPrompt = "", userParts, ahead = 0, inject = false, createdBy = "" }) => {
     return { type: "turn_queued", sessionId, userPrompt, userParts: partsOf(userParts), ahead, inject, createdBy };
   },
-  execute: ({ sessionId = "", warnings }) => ({ type: "turn_started", sessionId, warnings: warningsOf(warnings) }),
+  execute: ({ sessionId = "", warnings, goalId = "", goalTurn }) => {
+    return { type: "turn_started", sessionId, warnings: warningsOf(warnings), goalId, goalTurn: numberOf(goalTurn) };
+  },
   outputChunk: ({ content = "", isThought = false, last = false, messageId = "", agentPath = [] }) => {
     return { type: "output_chunk", content, isThought, last, messageId, agentPath };
   },

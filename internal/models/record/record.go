@@ -6,6 +6,8 @@
 // A line never holds a provider's key, an HTTP header or an address that the
 // call was sent to. It does hold prompts, tool results and responses.
 //
+// It also reads and writes the form in which programs on Google's ADK record calls, see Exchange.
+//
 // The package imports model, and knows neither providers, nor sessions, nor the
 // protocol.
 package record
@@ -148,7 +150,7 @@ func Read(r io.Reader) ([]Line, error) {
 	in := bufio.NewReader(r)
 	var out []Line
 	for n := 1; ; n++ {
-		text, err := readLine(in)
+		text, err := readLine(in, MaxLine)
 		switch {
 		case errors.Is(err, io.EOF):
 			return out, nil
@@ -179,13 +181,13 @@ func torn(text []byte) bool {
 	return errors.Is(json.NewDecoder(bytes.NewReader(text)).Decode(&v), io.ErrUnexpectedEOF)
 }
 
-// readLine reads to the end of a line; io.EOF where there is no such end.
-func readLine(in *bufio.Reader) ([]byte, error) {
+// readLine reads to the end of a line of at most most bytes; io.EOF, with what there is, where there is no such end.
+func readLine(in *bufio.Reader, most int) ([]byte, error) {
 	var line []byte
 	for {
 		piece, err := in.ReadSlice('\n')
-		if line = append(line, piece...); len(line) > MaxLine {
-			return nil, fmt.Errorf("longer than %d bytes", MaxLine)
+		if line = append(line, piece...); len(line) > most {
+			return nil, fmt.Errorf("longer than %d bytes", most)
 		}
 		if !errors.Is(err, bufio.ErrBufferFull) {
 			return line, err

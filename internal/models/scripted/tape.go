@@ -55,7 +55,13 @@ func readTape(data []byte) (*tape, error) {
 	if err != nil {
 		return nil, err
 	}
+	return newTape(lines)
+}
+
+// newTape is readTape of what was read.
+func newTape(lines []record.Line) (*tape, error) {
 	t := &tape{}
+	var err error
 	for i, l := range lines {
 		if l.Error != nil && l.Error.Kind == record.Canceled {
 			continue
@@ -186,20 +192,25 @@ func (p *tapePlayer) Generate(
 			return nil, e
 		}
 	}
-	if c.line.Error != nil {
-		e := c.line.Error.Model()
-		if e == nil {
-			e = errorf(model.KindUnavailable, "recorded: %s", c.line.Error.Message).ForCaller()
-		}
-		e.Final, e.Failed = true, c.failed // as it was then
-		for _, s := range c.line.Shown {
-			if err := say(ctx, p.delay, model.Delta{Text: s.Text, Thought: s.Thought}, emit); err != nil {
-				return nil, err
-			}
-		}
-		return nil, e
+	return c.play(ctx, p.delay, emit)
+}
+
+// play shows and returns what came of the call.
+func (c *taped) play(ctx context.Context, delay time.Duration, emit func(model.Delta)) (*model.Response, error) {
+	if c.line.Error == nil {
+		return c.respond(ctx, delay, emit)
 	}
-	return c.respond(ctx, p.delay, emit)
+	e := c.line.Error.Model()
+	if e == nil {
+		e = errorf(model.KindUnavailable, "recorded: %s", c.line.Error.Message).ForCaller()
+	}
+	e.Final, e.Failed = true, c.failed // as it was then
+	for _, s := range c.line.Shown {
+		if err := say(ctx, delay, model.Delta{Text: s.Text, Thought: s.Thought}, emit); err != nil {
+			return nil, err
+		}
+	}
+	return nil, e
 }
 
 // say sends a text word by word.
@@ -242,8 +253,8 @@ func (c *taped) respond(ctx context.Context, delay time.Duration, emit func(mode
 	return out, nil
 }
 
-// find returns the recorded call for a request: one of the same agent
-// with an equal request, of several the one that was the same call of its turn, and
+// find returns the recorded call for a request: one of the same agent, or of one
+// that the tape does not name, with an equal request, of several the one that was the same call of its turn, and
 // of those the first. If none is equal that is, unless the tape is strict, the call
 // of that number; of several the one that follows the same words of the user, and
 // of those the first.
@@ -257,7 +268,7 @@ func (p *tapePlayer) find(req *model.Request, info modelcall.Info) (*taped, erro
 	path, view, key := strings.Join(info.Path, "/"), viewOf(req), callKey(info.Turn, info.MessageID)
 	var equal, best *taped
 	for _, c := range p.tape.calls {
-		if path != "" && c.path != path {
+		if path != "" && c.path != "" && c.path != path {
 			continue
 		}
 		form := c.line.Version

@@ -37,14 +37,15 @@ func (s *Session) CheckPlace(ctx context.Context, p render.Place) error {
 	if p.From == 0 {
 		return nil
 	}
-	// Rendering must begin at the start of a turn.
+	// Rendering must begin at the start of a turn, or of a goal, which begins while none runs.
 	if p.From <= position.Record(p.At)+1 {
 		for rec, err := range s.records(ctx, max(p.From-2, 0), 2) {
 			switch {
 			case err != nil:
 				return err
 			case rec.Seq == p.From-1 && rec.Kind == record.KindTurnEnded,
-				rec.Seq == p.From && rec.Kind == record.KindTurnStarted:
+				rec.Seq == p.From && rec.Kind == record.KindTurnStarted,
+				rec.Seq == p.From && rec.Kind == record.KindGoalStarted:
 				return nil
 			}
 			if rec.Seq >= p.From {

@@ -12,10 +12,12 @@ import (
 )
 
 // begun renders the start of a turn; left are the warnings about what its request has left out.
-func (v *view) begun(left []record.Warning) {
-	v.emit(position.Start, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_Execute{
-		Execute: &agentdv1.RunResponse_ExecuteResponse{SessionId: v.sessionID, Warnings: warnings("execute.", left)},
-	}})
+func (v *view) begun(left []record.Warning, of *record.GoalTurn) {
+	m := &agentdv1.RunResponse_ExecuteResponse{SessionId: v.sessionID, Warnings: warnings("execute.", left)}
+	if of != nil {
+		m.GoalId, m.GoalTurn = of.ID, of.N
+	}
+	v.emit(position.Start, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_Execute{Execute: m}})
 }
 
 // queued renders that a prompt waits. Its client receives that, whatever else is hidden.
@@ -36,7 +38,7 @@ func (v *view) queued(f *record.TurnQueued) {
 func (v *view) injected(ev *record.Event) {
 	if v.only == ev.Injected {
 		v.injectedInto = v.turnID
-		v.begun(nil) // what was left out of its request would not count for this turn
+		v.begun(nil, nil) // what was left out of its request would not count for this turn
 	}
 	v.emit(position.User, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_MessageInjected{
 		MessageInjected: &agentdv1.MessageInjected{

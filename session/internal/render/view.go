@@ -182,7 +182,7 @@ func (v *view) fact(rec record.Record, fact any, replayed bool, offered []string
 	case *record.TurnStarted:
 		v.begin(rec.TurnID)
 		v.trace, v.metadata = f.Trace, f.Metadata
-		v.begun(f.Warnings)
+		v.begun(f.Warnings, f.Goal)
 		if v.whole {
 			v.state(position.State, f.State)
 		} else {

@@ -346,6 +346,9 @@ type Goal struct {
 	Duration *durationpb.Duration `protobuf:"bytes,20,opt,name=duration,proto3" json:"duration,omitempty"`
 	// Calls whose price is not known; cost_usd is without them.
 	UnpricedCalls int64 `protobuf:"varint,21,opt,name=unpriced_calls,json=unpricedCalls,proto3" json:"unpriced_calls,omitempty"`
+	// What WatchSession takes as cursor to begin with the goal; empty is the beginning of the
+	// session.
+	Cursor string `protobuf:"bytes,22,opt,name=cursor,proto3" json:"cursor,omitempty"`
 	// Of a child: the session whose agent has spawned it, its name there, its branch in the
 	// tree of sessions, and how many parents are above it. Empty for any other goal.
 	ParentSessionId string `protobuf:"bytes,30,opt,name=parent_session_id,json=parentSessionId,proto3" json:"parent_session_id,omitempty"`
@@ -534,6 +537,13 @@ func (x *Goal) GetUnpricedCalls() int64 {
 		return x.UnpricedCalls
 	}
 	return 0
+}
+
+func (x *Goal) GetCursor() string {
+	if x != nil {
+		return x.Cursor
+	}
+	return ""
 }
 
 func (x *Goal) GetParentSessionId() string {
@@ -1524,7 +1534,7 @@ var File_agentd_v1_goal_events_proto protoreflect.FileDescriptor
 
 const file_agentd_v1_goal_events_proto_rawDesc = "" +
 	"\n" +
-	"\x1bagentd/v1/goal_events.proto\x12\tagentd.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x81\a\n" +
+	"\x1bagentd/v1/goal_events.proto\x12\tagentd.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x99\a\n" +
 	"\x04Goal\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x17\n" +
@@ -1552,7 +1562,8 @@ const file_agentd_v1_goal_events_proto_rawDesc = "" +
 	"start_time\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x125\n" +
 	"\bend_time\x18\x13 \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x125\n" +
 	"\bduration\x18\x14 \x01(\v2\x19.google.protobuf.DurationR\bduration\x12%\n" +
-	"\x0eunpriced_calls\x18\x15 \x01(\x03R\runpricedCalls\x12*\n" +
+	"\x0eunpriced_calls\x18\x15 \x01(\x03R\runpricedCalls\x12\x16\n" +
+	"\x06cursor\x18\x16 \x01(\tR\x06cursor\x12*\n" +
 	"\x11parent_session_id\x18\x1e \x01(\tR\x0fparentSessionId\x12\x12\n" +
 	"\x04name\x18\x1f \x01(\tR\x04name\x12\x16\n" +
 	"\x06branch\x18  \x01(\tR\x06branch\x12\x14\n" +

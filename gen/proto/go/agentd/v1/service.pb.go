@@ -4425,7 +4425,11 @@ type RunResponse_ExecuteResponse struct {
 	// The session, new or continued.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	// What of the request was left out.
-	Warnings      []*Warning `protobuf:"bytes,10,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	Warnings []*Warning `protobuf:"bytes,10,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	// The goal that the turn is of, see GoalService; empty for none.
+	GoalId string `protobuf:"bytes,11,opt,name=goal_id,json=goalId,proto3" json:"goal_id,omitempty"`
+	// The number of the turn within the goal, from 1; 0 for none.
+	GoalTurn      int64 `protobuf:"varint,12,opt,name=goal_turn,json=goalTurn,proto3" json:"goal_turn,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4472,6 +4476,20 @@ func (x *RunResponse_ExecuteResponse) GetWarnings() []*Warning {
 		return x.Warnings
 	}
 	return nil
+}
+
+func (x *RunResponse_ExecuteResponse) GetGoalId() string {
+	if x != nil {
+		return x.GoalId
+	}
+	return ""
+}
+
+func (x *RunResponse_ExecuteResponse) GetGoalTurn() int64 {
+	if x != nil {
+		return x.GoalTurn
+	}
+	return 0
 }
 
 // HeartbeatResponse is the reply to a HeartbeatRequest.
@@ -5121,7 +5139,7 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"visibility\x18\a \x01(\x0e2\x1d.agentd.v1.Display.VisibilityB\b\xbaH\x05\x82\x01\x02\x10\x01R\n" +
 	"visibilityB\f\n" +
 	"\n" +
-	"_after_seq\"\xae\x1d\n" +
+	"_after_seq\"\xe5\x1d\n" +
 	"\vRunResponse\x12B\n" +
 	"\aexecute\x18\x01 \x01(\v2&.agentd.v1.RunResponse.ExecuteResponseH\x00R\aexecute\x12H\n" +
 	"\theartbeat\x18\x02 \x01(\v2(.agentd.v1.RunResponse.HeartbeatResponseH\x00R\theartbeat\x12E\n" +
@@ -5159,12 +5177,14 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\x04time\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x1a\n" +
 	"\breplayed\x18\r \x01(\bR\breplayed\x12,\n" +
 	"\adisplay\x18\x0e \x01(\v2\x12.agentd.v1.DisplayR\adisplay\x12,\n" +
-	"\alineage\x18\x0f \x01(\v2\x12.agentd.v1.LineageR\alineage\x1a`\n" +
+	"\alineage\x18\x0f \x01(\v2\x12.agentd.v1.LineageR\alineage\x1a\x96\x01\n" +
 	"\x0fExecuteResponse\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12.\n" +
 	"\bwarnings\x18\n" +
-	" \x03(\v2\x12.agentd.v1.WarningR\bwarnings\x1a2\n" +
+	" \x03(\v2\x12.agentd.v1.WarningR\bwarnings\x12\x17\n" +
+	"\agoal_id\x18\v \x01(\tR\x06goalId\x12\x1b\n" +
+	"\tgoal_turn\x18\f \x01(\x03R\bgoalTurn\x1a2\n" +
 	"\x11HeartbeatResponse\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x1a\xfe\x02\n" +
