@@ -27,8 +27,8 @@ import (
 )
 
 // An agent with background agents spawns children: goals in sessions of their own, which the session starts and looks
-// after. The tools for that are run here. What such a call has brought is in the event of its results: a run that begins
-// again takes it from there, and does nothing twice. A call without a result is made again, under the same id.
+// after. The tools for that are run here. What such a call has brought is in the event of its results: a run that
+// begins again takes it from there, and does nothing twice. A call without a result is made again, under the same id.
 
 // The tools of an agent with background agents.
 const (
@@ -110,13 +110,13 @@ func (c *childTool) ProcessRequest(_ agent.Context, req *adkmodel.LLMRequest) er
 	return toolutils.PackTool(req, c)
 }
 
-// refusedChild is an error that models read.
-type refusedChild string
+// refusalError is an error that models read.
+type refusalError string
 
-func (r refusedChild) Error() string { return string(r) }
+func (r refusalError) Error() string { return string(r) }
 
 // refuse returns an error that the model reads.
-func refuse(format string, args ...any) error { return refusedChild(fmt.Sprintf(format, args...)) }
+func refuse(format string, args ...any) error { return refusalError(fmt.Sprintf(format, args...)) }
 
 // Run does what the model asks for, unless the log has the result already.
 func (c *childTool) Run(ctx agent.Context, args any) (map[string]any, error) {
@@ -126,7 +126,7 @@ func (c *childTool) Run(ctx agent.Context, args any) (map[string]any, error) {
 		}
 		m, _ := args.(map[string]any)
 		out, err := c.run(c, ctx, m)
-		if no, is := errors.AsType[refusedChild](err); is {
+		if no, is := errors.AsType[refusalError](err); is {
 			return errorResult(string(no)), nil
 		}
 		if err != nil {
@@ -158,25 +158,16 @@ func (t *turn) backgroundTools(n *node) (tools toolbox) {
 		required   []any
 		run        func(c *childTool, ctx agent.Context, args map[string]any) (map[string]any, error)
 	}{
-		{spawnTool, "Spawns an agent that works in the background towards a goal of its own, beside you. It knows nothing " +
-			"but what you tell it, and goes on when your turn ends. What it reports is in front of your next turn.",
-			map[string]any{
-				"name":          textSchema("What you call it: letters, digits, _ and -. A name is used once only."),
-				"system_prompt": textSchema("Who it is and how it is to work."),
-				"goal":          textSchema("What it is to reach, with all that it has to know for it."),
-				"tools": map[string]any{"type": "array", "items": map[string]any{"type": "string"},
-					"description": "Which of your tools it has; all of them if you leave it out."},
-				"extras":                textSchema("More for it to know."),
-				"max_turns":             map[string]any{"type": "integer", "description": "How many turns it may make; 50 unless you say so."},
-				"max_cost_usd":          map[string]any{"type": "number", "description": "What it may spend of what is left to you, in US dollars."},
-				"max_wallclock_seconds": map[string]any{"type": "integer", "description": "How long it may take; 600 unless you say so."},
-			}, []any{"name", "system_prompt", "goal"}, (*childTool).spawn},
-		{listAgentsTool, "Lists the agents that you have spawned, and how they are.", map[string]any{}, nil, (*childTool).list},
+		{spawnTool, "Spawns an agent that works in the background towards a goal of its own, beside you. It knows " +
+			"nothing but what you tell it, and goes on when your turn ends. What it reports is in front of your next turn.",
+			spawnSchema, []any{"name", "system_prompt", "goal"}, (*childTool).spawn},
+		{listAgentsTool, "Lists the agents that you have spawned, and how they are.",
+			map[string]any{}, nil, (*childTool).list},
 		{checkTool, "Says how an agent is that you have spawned, and what has come of it if it has ended.",
 			nameSchema, []any{"name"}, (*childTool).check},
 		{messageTool, "Leaves a message for an agent that you have spawned: its next turn reads it.",
-			map[string]any{"name": nameSchema["name"], "text": textSchema("What it is to read.")}, []any{"name", "text"},
-			(*childTool).message},
+			map[string]any{"name": nameSchema["name"], "text": textSchema("What it is to read.")},
+			[]any{"name", "text"}, (*childTool).message},
 		{waitTool, "Waits until an agent has ended that you have spawned, and says what has come of it.",
 			nameSchema, []any{"name"}, (*childTool).wait},
 		{stopAgentTool, "Stops an agent that you have spawned, and those that it has spawned.",
@@ -192,6 +183,22 @@ func (t *turn) backgroundTools(n *node) (tools toolbox) {
 	return tools
 }
 
+// spawnSchema is that of spawn_agent.
+var spawnSchema = map[string]any{
+	"name":          textSchema("What you call it: letters, digits, _ and -. A name is used once only."),
+	"system_prompt": textSchema("Who it is and how it is to work."),
+	"goal":          textSchema("What it is to reach, with all that it has to know for it."),
+	"tools": map[string]any{"type": "array", "items": map[string]any{"type": "string"},
+		"description": "Which of your tools it has; all of them if you leave it out."},
+	"extras": textSchema("More for it to know."),
+	"max_turns": map[string]any{"type": "integer",
+		"description": "How many turns it may make; 50 unless you say so."},
+	"max_cost_usd": map[string]any{"type": "number",
+		"description": "What it may spend of what is left to you, in US dollars."},
+	"max_wallclock_seconds": map[string]any{"type": "integer",
+		"description": "How long it may take; 600 unless you say so."},
+}
+
 func textSchema(text string) map[string]any {
 	return map[string]any{"type": "string", "description": text}
 }
@@ -202,7 +209,9 @@ var nameSchema = map[string]any{"name": textSchema("What you have called it.")}
 func (c *childTool) spawn(ctx agent.Context, args map[string]any) (map[string]any, error) {
 	ask := session.Spawn{
 		Call: ctx.FunctionCallID(), MaxDepth: c.n.background.depth, MaxAtOnce: c.n.background.atOnce,
-		Priced: c.n.model.Cost != nil && !slices.ContainsFunc(c.n.fallbacks, func(o *node) bool { return o.model.Cost == nil }),
+		Priced: !slices.ContainsFunc(append([]*node{c.n}, c.n.fallbacks...), func(o *node) bool {
+			return o.model.Cost == nil
+		}),
 	}
 	var prompt, extras string
 	for _, in := range []struct {
@@ -240,7 +249,7 @@ func (c *childTool) spawn(ctx agent.Context, args map[string]any) (map[string]an
 	case err != nil:
 		return nil, err
 	case refused != "":
-		return nil, refusedChild(refused)
+		return nil, refusalError(refused)
 	case child.End != nil && child.Seen == 0:
 		return nil, refuse("subagent %q refused: %s", ask.Name, child.End.Text)
 	}
@@ -361,8 +370,8 @@ func (c *childTool) runsAs(ask *session.Spawn, prompt, extras string, names []st
 	}
 	for _, name := range names {
 		if !slices.Contains(has, name) {
-			return refuse("subagent %q refused: you have no tool %q to give; you have: %s", ask.Name, cut(name, maxName),
-				quoteAll(has))
+			return refuse("subagent %q refused: you have no tool %q to give; you have: %s", ask.Name,
+				cut(name, maxName), quoteAll(has))
 		}
 	}
 	given := func(name string) bool { return slices.Contains(names, name) }
@@ -478,8 +487,7 @@ func limitsOf(args map[string]any) (l record.GoalLimits, err error) {
 			return 0
 		}
 		n, ok := numberArg(v)
-		switch {
-		case !ok || n <= 0 || n > most || whole && n != math.Trunc(n):
+		if !ok || n <= 0 || n > most || whole && n != math.Trunc(n) {
 			kind := "number"
 			if whole {
 				kind = "whole number"

@@ -138,9 +138,10 @@ type Background struct {
 	MaxAtOnce uint32
 }
 
-// BackgroundAgents has an agent spawn children that work in the background towards goals of their own, each in a session
-// of its own: they outlive the turn. Their model and their tools are those of the agent, and what they may spend is cut
-// out of what is left to it. What they report, and their ends, are events of the session, and its next turn reads them.
+// BackgroundAgents has an agent spawn children that work in the background towards goals of their own, each in a
+// session of its own: they outlive the turn. Their model and their tools are those of the agent, and what they may
+// spend is cut out of what is left to it. What they report, and their ends, are events of the session, and its next
+// turn reads them.
 func BackgroundAgents(b Background) AgentOption {
 	return ofLLM(func(l *agentdv1.LlmAgent) {
 		l.BackgroundAgents = &agentdv1.BackgroundAgents{MaxDepth: b.MaxDepth, MaxAtOnce: b.MaxAtOnce}

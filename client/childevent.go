@@ -14,16 +14,16 @@ type ChildEvent struct {
 	// Branch is where it is in the tree of sessions, and Depth how many parents are above it; both when it is spawned.
 	Branch string
 	Depth  int
-	// Goal is what it is to reach, MaxCostUSD what it may spend (0 is no limit), MaxTurns how many turns it may make, and
-	// MaxWallclock how long it may take; when it is spawned.
+	// Goal is what it is to reach, MaxCostUSD what it may spend (0 is no limit), MaxTurns how many turns it may make,
+	// and MaxWallclock how long it may take; when it is spawned.
 	Goal         string
 	MaxCostUSD   float64
 	MaxTurns     int
 	MaxWallclock time.Duration
 	// TurnID is the turn in which it was spawned.
 	TurnID string
-	// Report is what the report is about: "" is an alert, "started" says that its goal has begun; "completed", "failed" or
-	// "stopped". Text is what it says.
+	// Report is what the report is about: "" is an alert, "started" says that its goal has begun; "completed",
+	// "failed" or "stopped". Text is what it says.
 	Report, Text string
 	// Ended is true if its goal has ended, Reason says why, and the others are what it has used then, with its own
 	// children.

@@ -77,8 +77,8 @@ func asMaker(ctx context.Context, c *record.ChildSpawned) context.Context {
 	return principal.With(ctx, principal.Principal{ID: c.Run.By, Tenant: tenant.Of(c.Child), Role: principal.Caller})
 }
 
-// tendChildren starts the children of a session that have not begun, and writes down what the others have reported. Whoever
-// calls it uses the session, and does not hold its locks. What it cannot do now is tried again.
+// tendChildren starts the children of a session that have not begun, and writes down what the others have reported.
+// Whoever calls it uses the session, and does not hold its locks. What it cannot do now is tried again.
 func (m *Manager) tendChildren(ctx context.Context, s *live.Session) error {
 	if st := s.Team(); st.Open() == 0 {
 		return nil
@@ -255,9 +255,9 @@ func (m *Manager) ControlGoal(
 	s := ref.Value
 	all := spreads(action)
 	children := s.Team()
-	g, own := s.Goal(), (*index.Goal)(nil)
-	if g.Seq > 0 || !all || len(children.Children()) == 0 {
-		if own, err = m.controlGoal(ctx, ref, action); err != nil {
+	if g := s.Goal(); g.Seq > 0 || !all || len(children.Children()) == 0 {
+		own, err := m.controlGoal(ctx, ref, action)
+		if err != nil {
 			return nil, err
 		}
 		stand = append(stand, own)

@@ -45,8 +45,8 @@ type Config struct {
 	// Below, with Owners, does to goals of children what their own servers have to. nil: children of other servers are
 	// not stopped with their parents. Several goroutines may call it at once.
 	Below Below
-	// ChildrenWaitFor returns why no child may be spawned now, "" if one may. nil: one may always be. Several goroutines
-	// may call it at once.
+	// ChildrenWaitFor returns why no child may be spawned now, "" if one may. nil: one may always be. Several
+	// goroutines may call it at once.
 	ChildrenWaitFor func() string
 	// Limits bound the manager.
 	Limits limits.Limits

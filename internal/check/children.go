@@ -36,8 +36,8 @@ func (o *order) child(rec record.Record, fact any) {
 			o.reportf(ruleOrder, rec.Seq, "nothing of that child", "child %q reports, and has ended", f.Name)
 			return
 		case f.Seq < seen: // several alerts may be in one record of the child
-			o.reportf(ruleOrder, rec.Seq, "a later record of the child", "child %q reports its record %d after record %d",
-				f.Name, f.Seq, seen)
+			o.reportf(ruleOrder, rec.Seq, "a later record of the child",
+				"child %q reports its record %d after record %d", f.Name, f.Seq, seen)
 		}
 		c.known, c.seen[f.Name] = rec.Seq, f.Seq
 		if f.End != nil {
@@ -48,8 +48,9 @@ func (o *order) child(rec record.Record, fact any) {
 			return
 		}
 		if upto := f.Reports.Upto; upto <= c.read || upto > c.known {
-			o.reportf(ruleOrder, rec.Seq, "reports that no turn has read", "turn %q reads the reports up to record %d, "+
-				"the last one is %d, and %d was read before", rec.TurnID, upto, c.known, c.read)
+			o.reportf(ruleOrder, rec.Seq, "reports that no turn has read",
+				"turn %q reads the reports up to record %d, the last one is %d, and %d was read before",
+				rec.TurnID, upto, c.known, c.read)
 		}
 		c.read = f.Reports.Upto
 	}

@@ -38,8 +38,8 @@ type Goal struct {
 	Until time.Time         `json:"until,omitzero"`
 	// Waiting is how many messages wait for its next turn.
 	Waiting int `json:"waiting,omitempty"`
-	// Parent is whose child the session is, nil for none. Alerted is the record of the last alert for it, and Below what
-	// children of the session count as spent.
+	// Parent is whose child the session is, nil for none. Alerted is the record of the last alert for it, and Below
+	// what children of the session count as spent.
 	Parent  *record.GoalParent `json:"parent,omitempty"`
 	Alerted int64              `json:"alerted,omitempty"`
 	Below   record.Spent       `json:"below,omitzero"`

@@ -16,8 +16,8 @@ import (
 )
 
 // A child is written down before its session is made, under the id of the call that asks for it: a server that dies
-// in between makes neither none nor two. The server that has the parent in memory starts it, looks how it is, and writes
-// down what it has reported; see Host.Tend.
+// in between makes neither none nor two. The server that has the parent in memory starts it, looks how it is, and
+// writes down what it has reported; see Host.Tend.
 
 const (
 	// defaultChildTurns, defaultChildCost and defaultChildWall are the limits of a child that was spawned without, as
@@ -125,7 +125,8 @@ func (s *Session) spawn(ctx context.Context, t *Turn, ask Spawn) (refused string
 	case len(children.Children()) >= team.MaxChildren:
 		return noChild(ask.Name, "this session has had %d, the limit", team.MaxChildren), nil
 	case len(tenant.ID(fact.Child)) > maxSessionID:
-		return noChild(ask.Name, "the id of its session would be longer than %d, choose a shorter name", maxSessionID), nil
+		return noChild(ask.Name, "the id of its session would be longer than %d, choose a shorter name",
+			maxSessionID), nil
 	}
 	if refused := s.cut(t, st, ask, &fact.Limits); refused != "" {
 		return refused, nil
@@ -149,8 +150,9 @@ func (s *Session) runOf(t *Turn, what *record.TurnStarted) record.TurnStarted {
 	from := s.lastSpec // that of the open turn
 	return record.TurnStarted{
 		Agent: what.Agent, Tools: what.Tools, After: from.After, Mode: from.Mode, Author: from.Author,
-		State: what.State, Metadata: from.Metadata, OwnKeys: from.OwnKeys, ToolTimeout: from.ToolTimeout, PlanMode: t.spec.PlanMode,
-		By: from.By,
+		State: what.State, Metadata: from.Metadata, OwnKeys: from.OwnKeys, ToolTimeout: from.ToolTimeout,
+		PlanMode: t.spec.PlanMode,
+		By:       from.By,
 	}
 }
 
@@ -284,7 +286,9 @@ func (s *Session) Report(ctx context.Context, reports []*record.ChildReported) e
 
 // ToldParent returns what the session's log says to its parent after a record and up to another one. The session may be
 // one that is only read from.
-func (s *Session) ToldParent(ctx context.Context, name string, after, upTo int64) (all []*record.ChildReported, err error) {
+func (s *Session) ToldParent(
+	ctx context.Context, name string, after, upTo int64,
+) (all []*record.ChildReported, err error) {
 	for rec, err := range s.records(ctx, after, ReadPage) {
 		if err != nil {
 			return nil, err
@@ -310,7 +314,7 @@ func (s *Session) ToldParent(ctx context.Context, name string, after, upTo int64
 
 // reportedLocked says to who waits for it that something about children was written down, and to the server that the
 // session has something to tell its parent.
-func (s *Session) reportedLocked(rec record.Record, fact any) {
+func (s *Session) reportedLocked(fact any) {
 	switch f := fact.(type) {
 	case *record.ChildReported:
 		if s.reported != nil {

@@ -45,13 +45,15 @@ func (v *view) goal(fact any) {
 		}}
 	case *record.ChildSpawned:
 		ev.Event = &agentdv1.GoalEvent_ChildSpawned{ChildSpawned: &agentdv1.ChildSpawned{
-			Name: f.Name, SessionId: team.SessionOf(v.sessionID, f.Name), Branch: f.Branch, Depth: int32(f.Depth), Goal: f.Goal,
+			Name: f.Name, SessionId: team.SessionOf(v.sessionID, f.Name), Branch: f.Branch, Depth: int32(f.Depth),
+			Goal:    f.Goal,
 			MaxCost: f.Limits.Cost.Dollars(), MaxTurns: f.Limits.Turns, MaxWallclock: durationpb.New(f.Limits.Wall),
 			TurnId: f.Turn,
 		}}
 	case *record.ChildReported:
 		said := &agentdv1.ChildReported{
-			Name: f.Name, SessionId: team.SessionOf(v.sessionID, f.Name), Kind: f.Kind, Text: f.Text, Ended: f.End != nil,
+			Name: f.Name, SessionId: team.SessionOf(v.sessionID, f.Name), Kind: f.Kind, Text: f.Text,
+			Ended: f.End != nil,
 		}
 		if f.End != nil {
 			said.Reason, said.Turns, said.CostUsd = f.End.Reason, f.End.Totals.Turns, f.End.Totals.Cost.Dollars()
