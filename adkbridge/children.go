@@ -159,7 +159,8 @@ func (t *turn) backgroundTools(n *node) (tools toolbox) {
 		run        func(c *childTool, ctx agent.Context, args map[string]any) (map[string]any, error)
 	}{
 		{spawnTool, "Spawns an agent that works in the background towards a goal of its own, beside you. It knows " +
-			"nothing but what you tell it, and goes on when your turn ends. What it reports is in front of your next turn.",
+			"nothing but what you tell it, and goes on when your turn ends. What it reports is in front of your next " +
+			"turn.",
 			spawnSchema, []any{"name", "system_prompt", "goal"}, (*childTool).spawn},
 		{listAgentsTool, "Lists the agents that you have spawned, and how they are.",
 			map[string]any{}, nil, (*childTool).list},

@@ -434,7 +434,7 @@ func (s *goalServer) checkpoint(ctx context.Context, at *GoalEvent) {
 	switch {
 	case at.Wait == GoalWaitHold && s.spec.BeforeTurn != nil:
 	case at.Wait == GoalWaitAsk && s.spec.RetryPolicy != nil:
-	case at.Wait == GoalWaitTimer && s.spec.LeaveDeferred:
+	case at.Wait == GoalWaitTimer && s.spec.LeaveDeferred && !(s.follows && at.Turns <= s.info.Turns):
 	default:
 		return
 	}

@@ -61,7 +61,8 @@ type GoalSpec struct {
 	BeforeTurn func(ctx context.Context, n int) error
 
 	// LeaveDeferred ends the handle, and not the goal, when the goal begins to wait for a time that an agent has named:
-	// its result has the reason deferred, and NextWake.
+	// its result has the reason deferred, and NextWake. A handle of [Client.FollowGoal] waits for a time that was named
+	// before.
 	LeaveDeferred bool
 }
 

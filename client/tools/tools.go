@@ -103,7 +103,6 @@ func Build(cfg *conf.Config, gate *permit.Gate, b Builtins) (*Registry, error) {
 		return nil, err
 	}
 	r := &Registry{Set: client.NewToolSet(), Todo: newTodoStore(), cfg: cfg, gate: gate, web: web}
-	r.Set.Unattended(gate.Unattended)
 	for i, field := range b.fields() {
 		if *field {
 			if err := builders[names[i]](r); err != nil {
@@ -111,6 +110,9 @@ func Build(cfg *conf.Config, gate *permit.Gate, b Builtins) (*Registry, error) {
 			}
 			r.built = append(r.built, names[i])
 		}
+	}
+	if len(r.built) > 0 {
+		r.Set.Unattended(gate.Unattended)
 	}
 	return r, nil
 }

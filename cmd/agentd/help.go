@@ -207,6 +207,21 @@ var helps = map[string]string{ //nolint:gosec // names of flags, and what they s
 	"pack_no_memory": "Leave out what AGENTS.md files say, and the list of skills.",
 	"pack_permissions": "What built-in tools may do without being asked, in place of what .agents/config.json says: " +
 		"ask and acceptEdits ask, allow and plan refuse, yolo lets all pass that no rule forbids.",
+	"auto_words": "A file with an agent, unless --agent, --model or --session names one, and what is to be reached.",
+	"auto_local": "Run a daemon in this process, with provider keys from the environment, on a folder of its own.",
+	"auto_resume": "Go on with the last goal of --session, with what it has used; GOAL changes it. One that has not " +
+		"ended is followed as it is.",
+	"auto_model": "Ask this model, without a file: agentd auto -m MODEL GOAL.",
+	"auto_output": "What standard output gets. text: the last response alone, when the goal is completed; json: the " +
+		"result as one JSON object; events: each event as a line of JSON, as --json. " +
+		"Default: what happens, for people, on a terminal, else events.",
+	"auto_on_failure":   "After a turn that has failed: abort ends the goal, retry says the same again, skip goes on.",
+	"auto_continuation": "The prompt of each turn after the first. Default: continue.",
+	"goal_statuses":     "running,paused,stopped,completed,failed",
+	"auto_defer":        "Agents may say when the next turn begins (schedule_next_turn).",
+	"goals_status":      "Only those: running, paused, stopped, completed or failed; several with commas between.",
+	"goals_answer": "proceed: the next turn begins. retry or skip: what follows a turn that has failed. " +
+		"abort: the goal ends.",
 	"run_file": "The agent and its tools, YAML or JSON. With --session it may be left out.",
 	"run_local": "Run a daemon in this process, for this turn alone, with provider keys from the environment. " +
 		"It keeps everything in memory, but with --session, --attach or --data in a folder of its own.",

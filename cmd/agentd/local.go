@@ -12,7 +12,7 @@ import (
 
 // keeps reports whether the daemon of --local has a folder.
 func (c *runCmd) keeps() bool {
-	return c.Data != daemon.Memory && (c.Session != "" || c.Attach != "" || c.Data != "")
+	return c.Data != daemon.Memory && (c.Session != "" || c.Attach != "" || c.Data != "" || c.lasts)
 }
 
 // localDir is the folder of the daemon of --local. It is not that of serve, whose open

@@ -108,6 +108,8 @@ type commands struct {
 	Serve        serveCmd        `cmd:"" help:"Serve until told to stop."`
 	Config       configCmd       `cmd:"" help:"Print the configuration of serve, and where each value is from."`
 	Run          runCmd          `cmd:"" help:"Run an agent of a file, and its tools."`
+	Auto         autoCmd         `cmd:"" help:"Have an agent work towards a goal by itself."`
+	Goals        goalsCmd        `cmd:"" help:"Look at goals, and steer them."`
 	Chat         chatCmd         `cmd:"" help:"Talk to an agent."`
 	MCP          mcpCmd          `cmd:"" name:"mcp" help:"Offer agents to MCP hosts."`
 	Gestalt      gestaltCmd      `cmd:"" name:"gestalt-provider" help:"Serve a Gestalt host, which starts it."`

@@ -154,7 +154,7 @@ func (f *packFlags) newPack(
 		answered: p.tty.stdin && p.tty.stderr || f.asks != nil,
 	}
 	asks := f.asks
-	if asks == nil {
+	if asks == nil && out.answered {
 		asks = out.gate
 	}
 	gate, err := permit.New(cfg, permit.Serialize(asks))

@@ -54,6 +54,8 @@ type runCmd struct {
 	BudgetTokens int64         `noenv:"" placeholder:"N" help:"Tokens that the turn may use."`
 	BudgetCost   float64       `noenv:"" placeholder:"USD" help:"US dollars that the turn may cost."`
 	BudgetTime   time.Duration `noenv:"" placeholder:"DURATION" help:"How long the turn may take."`
+
+	lasts bool // what --local runs may go on after the command
 }
 
 // Help is shown below the flags.
@@ -154,14 +156,7 @@ func (c *runCmd) Run(p *process) error {
 	if p.tty.stdin && p.tty.stderr && !t.alone {
 		turn.Person = terminal.New(p.stdin, p.stderr)
 	}
-	switch {
-	case c.Output == "text" || c.Output == "json":
-		turn.Screen = cli.Quiet{Note: p.notef}
-	case c.Output == "events" || c.json(p):
-		turn.Screen = cli.JSON{Out: p.stdout}
-	default:
-		turn.Screen = &cli.Text{Out: p.stdout, Colors: p.colors(), Thoughts: c.Thoughts, Asks: turn.Person != nil}
-	}
+	turn.Screen = c.screen(p, turn)
 	if c.Raw != "" {
 		f, err := os.OpenFile(c.Raw, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 		if err != nil {
@@ -191,6 +186,18 @@ func (c *runCmd) Run(p *process) error {
 		return &codedError{code: exitError}
 	}
 	return nil
+}
+
+// screen shows what happens, as --output says.
+func (c *runCmd) screen(p *process, turn *cli.Turn) cli.Screen {
+	switch {
+	case c.Output == "text" || c.Output == "json":
+		return cli.Quiet{Note: p.notef}
+	case c.Output == "events" || c.json(p):
+		return cli.JSON{Out: p.stdout}
+	default:
+		return &cli.Text{Out: p.stdout, Colors: p.colors(), Thoughts: c.Thoughts, Asks: turn.Person != nil}
+	}
 }
 
 // spinner shows on a terminal what the turn waits for, if people read what is shown
@@ -243,16 +250,7 @@ func (c *runCmd) task(p *process) (*task, error) {
 	case c.Attach == "" && prompt == "" && len(c.Files) == 0:
 		return nil, usage("the prompt is missing: agentd run FILE PROMPT")
 	}
-	if name != "" {
-		var err error
-		if t.file, err = agentfile.Read(name); err != nil {
-			return nil, &codedError{code: exitUsage, err: err}
-		}
-		if t.tools, err = ownTools(t.file); err != nil {
-			return nil, err
-		}
-	}
-	if err := c.readProject(p, t); err != nil {
+	if err := c.read(p, t, name); err != nil {
 		return nil, err
 	}
 	if prompt == "-" {
@@ -270,9 +268,35 @@ func (c *runCmd) task(p *process) (*task, error) {
 	if c.Attach != "" {
 		return t, nil
 	}
-	var err error
+	return t, c.ask(p, t, prompt)
+}
+
+// work reads the arguments of a goal, which is no prompt of a turn.
+func (c *runCmd) work(p *process) (*task, error) {
+	t := &task{}
+	if err := c.read(p, t, c.File); err != nil {
+		return nil, err
+	}
+	return t, c.ask(p, t, "")
+}
+
+// read reads the file of a name, if there is one, and the project.
+func (c *runCmd) read(p *process, t *task, name string) (err error) {
+	if name != "" {
+		if t.file, err = agentfile.Read(name); err != nil {
+			return &codedError{code: exitUsage, err: err}
+		}
+		if t.tools, err = ownTools(t.file); err != nil {
+			return err
+		}
+	}
+	return c.readProject(p, t)
+}
+
+// ask completes the task with what its turn runs.
+func (c *runCmd) ask(p *process, t *task, prompt string) (err error) {
 	if t.prompt, err = c.prompt(t.file, prompt); err != nil {
-		return t, err
+		return err
 	}
 	t.prompt.PlanMode = t.project.pack != nil && t.project.pack.plans
 	t.prompt.Instruction = memory.Join(t.project.layers)
@@ -280,7 +304,7 @@ func (c *runCmd) task(p *process) (*task, error) {
 		t.prompt.Budget.ModelCalls = t.project.steps()
 	}
 	t.prompt.Traceparent, t.prompt.Tracestate = p.getenv("TRACEPARENT"), p.getenv("TRACESTATE")
-	return t, nil
+	return nil
 }
 
 // readProject reads what the current folder adds to the task.

@@ -75,6 +75,13 @@ func (s *Text) show(event *agentdv1.RunResponse) error {
 	switch r := event.GetResponse().(type) {
 	case *agentdv1.RunResponse_Heartbeat:
 		return nil
+	case *agentdv1.RunResponse_Execute:
+		if n := r.Execute.GetGoalTurn(); n > 0 {
+			if err := p.Line("— turn " + number(n)); err != nil {
+				return err
+			}
+		}
+		return p.Print(client.EventOf(event))
 	case *agentdv1.RunResponse_ToolCallUnserved:
 		return p.Line("… " + unserved(r.ToolCallUnserved))
 	case *agentdv1.RunResponse_ModelCallFellBack:

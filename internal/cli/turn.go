@@ -53,6 +53,7 @@ type Turn struct {
 
 	session, turn atomic.Pointer[string] // as soon as they are known
 	asked         atomic.Pointer[questions]
+	goal          atomic.Pointer[client.Goal] // of Work, once there is one
 	once          sync.Once
 	found         chan struct{} // see begun
 }
