@@ -504,8 +504,8 @@ func limitsOf(args map[string]any) (l record.GoalLimits, err error) {
 }
 
 // readAlert reads the arguments of a tool with which a child reports.
-func readAlert(kind string) func(args map[string]any) (*record.GoalSaid, map[string]any, error) {
-	return func(args map[string]any) (*record.GoalSaid, map[string]any, error) {
+func readAlert(kind string) func(map[string]any, time.Time) (*record.GoalSaid, map[string]any, error) {
+	return func(args map[string]any, _ time.Time) (*record.GoalSaid, map[string]any, error) {
 		text, err := textArg(args, "text")
 		if err == nil && text == "" {
 			err = errors.New(`not taken: "text" must be a text that is not empty`)
