@@ -93,8 +93,8 @@ func TestBackgroundAgents(t *testing.T) {
 	}
 	tm.script = map[string][]func(context.Context) []*genai.Part{
 		"boss": {
-			asks(`spawn_agent {"name":"finder","system_prompt":"finder: look for {key}","goal":"find it","tools":[]}`,
-				`spawn_agent {"name":"sleeper","system_prompt":"sleeper: sleep","goal":"sleep","extras":"well"}`,
+			asks(`spawn_agent {"name":"finder","system_prompt":"finder: look for {key}","goal":"find it","tools":[]}`),
+			asks(`spawn_agent {"name":"sleeper","system_prompt":"sleeper: sleep","goal":"sleep","extras":"well"}`,
 				`spawn_agent {"name":"no one","system_prompt":"x","goal":"y"}`,
 				`spawn_agent {"name":"smith","system_prompt":"x","goal":"y","tools":["hammer"]}`),
 			asks(`list_agents {}`, `check_agent {"name":"nobody"}`, `message_agent {"name":"finder","text":"look below"}`),
@@ -133,7 +133,8 @@ func TestBackgroundAgents(t *testing.T) {
 	}
 	want = []string{
 		"go",
-		"spawn_agent map[branch:bg.finder name:finder status:running]; spawn_agent map[branch:bg.sleeper name:sleeper status:running]; " +
+		"spawn_agent map[branch:bg.finder name:finder status:running]",
+		"spawn_agent map[branch:bg.sleeper name:sleeper status:running]; " +
 			`spawn_agent map[error:subagent "no one" refused: its name must be of letters, digits, _ and - alone, at most 64]; ` +
 			`spawn_agent map[error:subagent "smith" refused: you have no tool "hammer" to give; you have: none]`,
 		"list_agents map[agents:[map[branch:bg.finder name:finder status:running] map[branch:bg.sleeper name:sleeper status:running]]]; " +
