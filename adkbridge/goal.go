@@ -112,8 +112,9 @@ var scheduleDecl = &genai.FunctionDeclaration{
 // goalTool says something of the goal.
 type goalTool struct {
 	baseTool
-	// read returns what is said and the result for the model. Its errors are for the model.
-	read func(args map[string]any) (*record.GoalSaid, map[string]any, error)
+	// read returns what is said and the result for the model, of a call that was made at a time. Its errors are for
+	// the model.
+	read func(args map[string]any, at time.Time) (*record.GoalSaid, map[string]any, error)
 }
 
 var _ tool.Tool = (*goalTool)(nil)
@@ -126,7 +127,7 @@ func (g *goalTool) ProcessRequest(_ agent.Context, req *adkmodel.LLMRequest) err
 func (g *goalTool) Run(ctx agent.Context, args any) (map[string]any, error) {
 	return g.runGuarded(ctx, func() (map[string]any, error) {
 		m, _ := args.(map[string]any)
-		said, out, err := g.read(m)
+		said, out, err := g.read(m, g.t.calledAt(ctx.FunctionCallID()))
 		if err != nil {
 			return errorResult(err.Error()), nil
 		}
@@ -140,8 +141,20 @@ func (g *goalTool) Run(ctx agent.Context, args any) (map[string]any, error) {
 	})
 }
 
+// calledAt returns when a call was made: the log has that, so that a run of it comes to the same.
+func (t *turn) calledAt(id string) time.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, o := range t.open {
+		if slices.ContainsFunc(o.calls, func(c *genai.FunctionCall) bool { return c.ID == id }) {
+			return o.at
+		}
+	}
+	return time.Now() // not reached: a call is appended before it runs
+}
+
 // readDone reads the arguments of the tool that ends a goal.
-func readDone(args map[string]any) (*record.GoalSaid, map[string]any, error) {
+func readDone(args map[string]any, _ time.Time) (*record.GoalSaid, map[string]any, error) {
 	if state, _ := args["state"].(string); state != "done" {
 		return nil, nil, errors.New(`not taken: "state" must be "done"`)
 	}
@@ -153,8 +166,7 @@ func readDone(args map[string]any) (*record.GoalSaid, map[string]any, error) {
 }
 
 // readSchedule reads the arguments of schedule_next_turn.
-func (t *turn) readSchedule(args map[string]any) (*record.GoalSaid, map[string]any, error) {
-	now := time.Now()
+func (t *turn) readSchedule(args map[string]any, now time.Time) (*record.GoalSaid, map[string]any, error) {
 	at, hasAt := args["wake_at"]
 	in, hasIn := args["wake_in_sec"]
 	if hasAt == hasIn {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"google.golang.org/adk/v2/agent"
 	"google.golang.org/adk/v2/platform"
@@ -108,6 +109,7 @@ type openResponse struct {
 	author, branch string
 	path           []string
 	calls          []*genai.FunctionCall
+	at             time.Time
 }
 
 // newTurn prepares a run. The events that the log holds of the turn become history one
@@ -431,7 +433,7 @@ func (t *turn) apply(seq int64, s *stored, size int, temp map[string]any) {
 	if s.Content == nil {
 		return
 	}
-	o := &openResponse{author: s.Author, branch: s.Branch, path: m.Path}
+	o := &openResponse{author: s.Author, branch: s.Branch, path: m.Path, at: s.Timestamp}
 	for _, p := range s.Content.Parts {
 		if p.FunctionCall != nil {
 			o.calls = append(o.calls, p.FunctionCall)

@@ -304,6 +304,7 @@ func (v *verifier) compare(l *loggedEvent, ev *adksession.Event, m *meta) error 
 	t.mu.Unlock()
 	t.setOutput(ev, m)
 	t.setExtras(ev)
+	t.setGoal(ev, m)
 	if len(l.ev.CustomMetadata.Agentd.To) > 0 { // logs of before do not say it
 		t.setTransfer(ev, m)
 	}

@@ -163,7 +163,13 @@ func (m *Manager) ResumeGoal(ctx context.Context, req GoalRequest) (*index.Goal,
 	m.release(ref)
 	switch {
 	case g.IsOpen():
-		return nil, ref.Value.ErrWorks()
+		if req.Once.Key != "" { // it may be the one that this request has begun
+			err = m.madeBefore(ctx, principal.Of(ctx).Key()+scopeTurn, req.Once)
+		}
+		if _, again := errors.AsType[*Repeated](err); again {
+			return m.Goal(ctx, req.SessionID)
+		}
+		return nil, cmp.Or(err, ref.Value.ErrWorks())
 	case g.Seq == 0:
 		return m.StartGoal(ctx, req)
 	case g.Status() == agentdv1.GoalStatus_GOAL_STATUS_COMPLETED:

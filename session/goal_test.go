@@ -518,7 +518,11 @@ func TestGoalInbox(t *testing.T) {
 func TestGoalResumed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, memory(t), limits.Limits{})
-		w := &worker{script: map[int]func(context.Context, *session.Run) error{3: done("yes")}}
+		more := make(chan struct{})
+		w := &worker{script: map[int]func(context.Context, *session.Run) error{3: func(ctx context.Context, r *session.Run) error {
+			<-more
+			return done("yes")(ctx, r)
+		}}}
 		f.on(w.run)
 		g := f.goal(session.GoalRequest{Limits: record.GoalLimits{Turns: 2}})
 		id := g.SessionID
@@ -540,7 +544,22 @@ func TestGoalResumed(t *testing.T) {
 		if same.Reason != agentdv1.GoalReason_GOAL_REASON_MAX_TURNS_EXCEEDED || same.Totals.Turns != 2 || len(w.said()) != 2 || same.ID == first.ID {
 			t.Errorf("under the same limit it is %+v", same)
 		}
-		resume(record.GoalLimits{Turns: 9})
+		again := session.GoalRequest{
+			Request: session.Request{SessionID: id, Once: session.Once{Key: "k", Content: "c"}}, Limits: record.GoalLimits{Turns: 9},
+		}
+		begun, err := f.m.ResumeGoal(t.Context(), again)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if same, err := f.m.ResumeGoal(t.Context(), again); err != nil || same.ID != begun.ID {
+			t.Errorf("a repeat, while it goes on, is %+v, %v", same, err)
+		}
+		again.Once.Content = "another"
+		if _, err := f.m.ResumeGoal(t.Context(), again); code(err) != fault.Conflict {
+			t.Errorf("another request under its key: %v", err)
+		}
+		close(more)
+		synctest.Wait()
 		last := f.goalNow(id)
 		if last.Reason != agentdv1.GoalReason_GOAL_REASON_COMPLETED || last.Totals.Turns != 3 || last.Totals.Input != 9 || last.Detail != "yes" {
 			t.Errorf("it ends as %+v", last)

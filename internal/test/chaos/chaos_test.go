@@ -93,7 +93,8 @@ type storm struct {
 	verdict                     verdict
 	turns, failed, calls, tools int
 	streams                     int
-	fronted                     int // sessions whose turns were carried by SessionService
+	goals                       map[string]int // that have ended, by reason
+	fronted                     int            // sessions whose turns were carried by SessionService
 	caught                      []time.Duration
 	old                         []*talk // go on in the next round
 	sealed                      map[string]seal
@@ -128,7 +129,7 @@ func newStorm(t *testing.T, seed uint64, binary string) *storm {
 }
 
 func emptyStorm(t *testing.T, seed uint64) *storm {
-	return &storm{t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 0)), live: map[*talk]bool{}, sealed: map[string]seal{}}
+	return &storm{t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 0)), live: map[*talk]bool{}, sealed: map[string]seal{}, goals: map[string]int{}}
 }
 
 // total counts the faults; where there are several daemons, those of them, their database and their links.
@@ -437,6 +438,12 @@ func (s *storm) count(talk *talk, records []record.Record) {
 		calls += len(as)
 	}
 	s.calls += calls - talk.asked
+	if p := talk.pursuit; p != nil {
+		for _, g := range p.ended[p.counted:] {
+			s.goals[strings.ToLower(strings.TrimPrefix(g.GetReason().String(), "GOAL_REASON_"))]++
+		}
+		p.counted = len(p.ended)
+	}
 	talk.counted, talk.judged, talk.asked = len(records), len(talk.outcome), calls
 }
 
@@ -587,6 +594,10 @@ func (s *storm) report() {
 		s.kills.Load(), s.stops.Load(), s.w.lines.cuts.Load(), s.w.lines.far.Load(), s.deaths.Load(), s.truncated.Load(), s.resets.Load(), s.refused.Load())
 	s.t.Logf("ready after a kill: p50 %v, p99 %v; caught up after a reconnect: p50 %v, p99 %v; %d facts checked, %d other faults found",
 		percentile(s.ready, 50), percentile(s.ready, 99), percentile(s.caught, 50), percentile(s.caught, 99), v.facts, v.other)
+	s.t.Logf("goals: %v", s.goals)
+	if len(s.goals) == 0 && s.total() >= short {
+		s.t.Error("no goal has ended")
+	}
 	s.t.Logf("%v; encrypted: %v; the audit trail has turns of %d sessions", s.told, s.keys.KeysFile != "", s.audited)
 	if s.told != nil {
 		for _, text := range s.told.whole(*faultsFlag >= short) {

@@ -33,6 +33,7 @@ type evidence struct {
 	runs     []execution
 	died     map[int]bool
 	outcome  []driven
+	pursuit  *pursuit // of the session's goal, nil for none
 	// shared is set for a session that several processes may own.
 	shared *shared
 }
@@ -64,6 +65,7 @@ func (e evidence) check() verdict {
 		x.texts(c)
 	}
 	x.tools()
+	x.goals()
 	for i, text := range x.v.texts {
 		x.v.texts[i] = "session " + strconv.Itoa(e.number) + " (" + e.id + ", " + e.shape.name + "): " + text
 	}
@@ -100,7 +102,7 @@ func (x *examine) turns() {
 		if driven && d.result != r {
 			x.v.lostf("turn %s ended as %v for its client, as %+v in the log", t.id, d.result, *t.ended)
 		}
-		if r == stopped && (driven || t.ended.Code != 0) {
+		if r == stopped && (driven || t.ended.Code != 0) && !x.mayStop(t) {
 			x.v.otherf("turn %s (%d) ended as %+v", t.id, t.number, *t.ended)
 		}
 		if r == failed && !x.faulted(t.number) {
@@ -254,7 +256,7 @@ func (x *examine) gather(c *chain) {
 			x.v.lostf("%s saw a %s of record %d, the log ends at %d", c.who, m.what, at, len(x.records))
 			continue
 		}
-		if rec := x.records[at-1]; rec.TurnID != m.turn || !rec.Time.Equal(m.stamp) || !fits(m.what, rec.Kind) {
+		if rec := x.records[at-1]; rec.TurnID != m.turn && m.what != sawGoal || !rec.Time.Equal(m.stamp) || !fits(m.what, rec.Kind) {
 			x.v.lostf("%s saw a %s of turn %s at %v in record %d, which is a %s of %s at %v",
 				c.who, m.what, m.turn, m.stamp, at, rec.Kind, rec.TurnID, rec.Time)
 			continue
@@ -285,6 +287,8 @@ func fits(w what, k record.Kind) bool {
 		return k == record.KindToolResult || k == record.KindTurnEnded
 	case sawResult:
 		return k == record.KindToolResult
+	case sawGoal:
+		return k.OfSession()
 	default:
 		return true
 	}
@@ -397,6 +401,10 @@ func (x *examine) order(c *chain) {
 		if m.seq == 0 {
 			continue
 		}
+		if m.what == sawGoal && m.seq > last {
+			last = m.seq // whichever turn it is told with
+			continue
+		}
 		if ended != "" && m.turn == ended {
 			x.v.repeatedf("%s saw a %s after the end of turn %s", c.who, m.what, m.turn)
 		}
@@ -456,6 +464,9 @@ func (x *examine) texts(c *chain) {
 	turn, whole := "", false
 	messages := map[string]*heard{}
 	for _, m := range c.msgs {
+		if m.what == sawGoal {
+			continue
+		}
 		if m.turn != "" && m.turn != turn {
 			turn, whole, messages = m.turn, false, map[string]*heard{}
 		}

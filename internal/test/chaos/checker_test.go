@@ -2,10 +2,13 @@ package chaos
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"google.golang.org/protobuf/proto"
 
 	"github.com/apzuk3/agentd/session/record"
 )
@@ -27,6 +30,13 @@ func (e evidence) clone() evidence {
 		attempts[s] = slices.Clone(as)
 	}
 	e.attempts = attempts
+	if p := e.pursuit; p != nil {
+		own := &pursuit{tried: p.tried, injected: maps.Clone(p.injected), paused: p.paused, stopped: p.stopped}
+		for _, g := range p.ended {
+			own.ended = append(own.ended, proto.CloneOf(g))
+		}
+		e.pursuit = own
+	}
 	return e
 }
 

@@ -153,7 +153,7 @@ func (p *point) run(t *testing.T) (out told) {
 	d := newDaemon(t, os.Args[0], p.p.url, asDaemon+"=1")
 	w := &world{t: t, url: d.url(), lines: &lines{open: map[*line]bool{}}, provider: p.p}
 	if p.sessions {
-		w.url = inFront(t, w.url, w.lines, nil)
+		w.daemon, w.url = w.url, inFront(t, w.url, w.lines, nil)
 	}
 	d.start(crashAt + "=" + p.at)
 	journal := filepath.Join(t.TempDir(), "journal")
@@ -183,6 +183,9 @@ func (p *point) run(t *testing.T) (out told) {
 		out.ready = d.start()
 	}
 	driver.Wait()
+	if talk.id == "" {
+		t.Fatalf("killed %s: no session: %v", p.at, w.takeProblems())
+	}
 	talk.newWatcher("auditor", false).watch(ctx)
 	d.stop()
 	records := readRecords(t, d.dir, talk.id)
@@ -234,12 +237,13 @@ func readRecords(t *testing.T, dir, id string) []record.Record {
 // What a log has of its session, the try of a turn and the attempt of an answer.
 var (
 	markInText = regexp.MustCompile(`<\d+\.\d+\.`)
+	goalInText = regexp.MustCompile(`goal of session \d+`)
 	keyInText  = regexp.MustCompile(`\b\d+\.\d+\.(\w+\.\d+\.\d+)\b`)
 	tryInWord  = regexp.MustCompile(`\b([wt]\d+):\d+`)
 )
 
 func plain(s string) string {
-	s = tryInWord.ReplaceAllString(s, "$1")
+	s = goalInText.ReplaceAllString(tryInWord.ReplaceAllString(s, "$1"), "goal")
 	return keyInText.ReplaceAllString(markInText.ReplaceAllString(s, "<"), "$1")
 }
 
@@ -279,5 +283,5 @@ func story(records []record.Record, loose bool) []string {
 		}
 		out = append(out, fmt.Sprint(i, " ", usageText(u.Calls, u.Prompt, u.Completion, u.Total), ", ended ", t.ended != nil && t.ended.Completed))
 	}
-	return out
+	return append(out, goalStory(records)...)
 }

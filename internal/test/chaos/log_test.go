@@ -22,6 +22,7 @@ type logged struct {
 	raws    []loggedFact[record.RawPayload]
 	sums    []loggedFact[*record.Event] // summaries
 	faults  verdict
+	started int // turns of goals
 }
 
 // loggedFact is a fact with its place.
@@ -100,6 +101,10 @@ func readLog(records []record.Record) *logged {
 			open = &loggedTurn{id: rec.TurnID, begin: rec.Seq, start: author}
 			l.turns = append(l.turns, open)
 		}
+		if rec.Kind.OfSession() {
+			l.goal(rec)
+			continue
+		}
 		if open == nil || open.id != rec.TurnID {
 			if rec.Kind == record.KindTurnEnded {
 				l.faults.repeatedf("record %d: a second end of turn %s", rec.Seq, rec.TurnID)
@@ -132,6 +137,11 @@ func (l *logged) take(t *loggedTurn, rec record.Record, author *string) error {
 		var f record.TurnStarted
 		if err := json.Unmarshal(rec.Data, &f); err != nil {
 			return err
+		}
+		if f.Goal != nil { // they are counted, whichever goal they are of
+			l.started++
+			t.number = l.started * tries
+			return nil
 		}
 		n, ok := f.State["turn"].(float64)
 		if !ok {

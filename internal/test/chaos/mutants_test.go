@@ -62,7 +62,60 @@ var mutants = map[string]mutant{
 		}},
 		pkg: "./internal/cluster", tests: "^(TestClaim|TestDue)$",
 	},
+	"a checkpoint in an append of its own": {
+		changes: []change{{
+			"session/internal/live/queue.go",
+			"entries = slices.Concat(entries, drops, st.entries)", `if len(st.entries) > 0 {
+		if _, err := s.commit(context.Background(), entries...); err != nil {
+			return nil, err
+		}
+		entries = nil
+	}
+	entries = slices.Concat(entries, drops, st.entries)`,
+		}},
+		pkg: "./internal/test/chaos", tests: goalPoints,
+	},
+	"an inbox that is drained twice": {
+		changes: []change{{"session/internal/goal/goal.go", "		s.drain(f.Goal.Inbox)\n", ""}},
+		pkg:     "./internal/test/chaos", tests: goalPoints,
+	},
+	"a message that is injected again under its key": {
+		changes: []change{{"session/internal/live/goal.go", "case g.HasKey(key):", "case false:"}},
+		pkg:     "./internal/test/chaos", tests: goalPoints,
+	},
+	"a pause that stops nothing": {
+		changes: []change{
+			{"session/internal/goal/goal.go", `case !s.IsOpen(), s.Turn != "", s.Paused:`, `case !s.IsOpen(), s.Turn != "":`},
+		},
+		pkg: "./internal/test/chaos", tests: goalPoints,
+	},
+	"a goal that goes on without what it has used": {
+		changes: []change{{"session/goal.go", "Resumed: true, Totals: g.Totals}", "Resumed: true}"}},
+		pkg:     "./internal/test/chaos", tests: goalPoints,
+	},
+	"a limit that is one turn too late": {
+		changes: []change{{"session/internal/goal/goal.go", "t.Turns >= l.Turns", "t.Turns > l.Turns"}},
+		pkg:     "./internal/test/chaos", tests: goalPoints,
+	},
+	"a turn that does not wait": {
+		changes: []change{{"session/internal/goal/goal.go", "case s.Wait != 0 && !over:", "case false:"}},
+		pkg:     "./internal/test/chaos", tests: goalPoints,
+	},
+	"a done tool that ends the goal for another reason": {
+		changes: []change{{
+			"session/internal/goal/goal.go", "agentdv1.GoalReason_GOAL_REASON_COMPLETED, e.Said.Detail",
+			"agentdv1.GoalReason_GOAL_REASON_WALLCLOCK_EXCEEDED, e.Said.Detail",
+		}},
+		pkg: "./internal/test/chaos", tests: goalPoints,
+	},
+	"a done tool that a replay forgets": {
+		changes: []change{{"adkbridge/verifier.go", "	t.setGoal(ev, m)\n", ""}},
+		pkg:     "./internal/test/chaos", tests: goalPoints,
+	},
 }
+
+// goalPoints runs goals, and kills their daemons at some records.
+const goalPoints = "^TestKillPoints$/^shapes$/^goal"
 
 // TestMutants breaks the source, and has the tests that should find it do so.
 func TestMutants(t *testing.T) {

@@ -39,6 +39,9 @@ type plan struct {
 	calls []*plan
 	// falls is that a leaf's own model is never there, so that another one answers.
 	falls bool
+	// errand is what the turns of the tree are for, nil if clients ask for each; works is that a leaf reports on it.
+	errand *errand
+	works  bool
 	// window, if set, is the context of a leaf's model in tokens: what outgrows it is
 	// summarised.
 	window int64
@@ -74,6 +77,7 @@ type act struct {
 	asks     []string // agents that are called with them
 	to       string   // transfers there
 	exit     bool     // leaves the loop
+	says     []string // calls of the goal's tools, with their arguments behind a space
 }
 
 // act returns what the n-th answer of a leaf in a turn is.
@@ -84,7 +88,7 @@ func (p *plan) act(seed uint64, s step) act {
 		a.thoughts = 1 + rng.IntN(4)
 	}
 	rounds := p.rounds
-	if rounds > 0 && s.turn/tries%3 == 2 {
+	if rounds > 0 && p.errand == nil && s.turn/tries%3 == 2 {
 		rounds-- // not the same in every turn
 	}
 	switch at := s.n % (rounds + 1); {
@@ -94,6 +98,9 @@ func (p *plan) act(seed uint64, s step) act {
 		}
 		for i := 0; i < len(p.calls) && s.n == 0; i++ {
 			a.asks = append(a.asks, p.calls[i].name)
+		}
+		if p.works && s.n == 0 {
+			a.says = p.errand.says(s)
 		}
 	case len(p.kids) > 0:
 		a.to = p.kids[s.turn/tries%len(p.kids)].name
@@ -218,7 +225,7 @@ func (p *plan) agent(session int) *agentdv1.Agent {
 	case leaf:
 		llm := &agentdv1.LlmAgent{
 			Model:       "gpt-chaos",
-			Instruction: fmt.Sprintf("chaos session=%d turn={turn} agent=%s;", session, p.name),
+			Instruction: fmt.Sprintf("chaos session=%d turn=%s agent=%s;", session, p.turnMark(), p.name),
 			ToolNames:   []string{"look", "fetch"},
 			SubAgents:   kids,
 		}
@@ -259,6 +266,8 @@ type shape struct {
 	raw   bool // its turns ask for the provider's answers as they come
 	files bool // prompts and results have a picture each
 	loose bool // what agents are told depends on the order of parallel ones
+	// errand is the goal whose turns the server starts, nil if clients do.
+	errand *errand
 }
 
 func one(name string, rounds int) *plan { return &plan{name: name, rounds: rounds} }
@@ -301,12 +310,16 @@ func shapes() []shape {
 		{name: "agents as tools", root: group("root", parallel, boss, one("side", 1)), turns: 2},
 		{name: "all of it", root: group("root", parallel, group("round", looped, both), long("side", 1)),
 			turns: 2, raw: true, files: true, loose: true},
+		errands()[0], errands()[1],
 	}
 }
 
 // randomShape returns a tree of at most three levels of groups.
 func randomShape(rng *rand.Rand) shape {
-	all := shapes()
+	if rng.IntN(4) == 0 {
+		return randomErrand(rng)
+	}
+	all := slices.DeleteFunc(shapes(), func(s shape) bool { return s.errand != nil })
 	if rng.IntN(2) == 0 {
 		s := all[rng.IntN(len(all))]
 		s.turns = 1 + rng.IntN(4)

@@ -180,7 +180,15 @@ func answerOf(seed uint64, p *plan, s step, number int, prompt int64) answer {
 		call(tool, fmt.Sprintf(`{"key":%q}`, s.toolKey(i)))
 	}
 	for _, name := range a.asks {
-		call(name, fmt.Sprintf(`{"request":"work for %s"}`, s.agent))
+		request := "work for " + s.agent
+		if p.errand != nil { // the agent that is called knows the turn by nothing else
+			request += fmt.Sprintf(" in turn %d", s.turn)
+		}
+		call(name, fmt.Sprintf(`{"request":%q}`, request))
+	}
+	for _, said := range a.says {
+		name, args, _ := strings.Cut(said, " ")
+		call(name, args)
 	}
 	if a.to != "" {
 		call("transfer_to_agent", fmt.Sprintf(`{"agent_name":%q}`, a.to))
@@ -207,7 +215,7 @@ type chatMessage struct {
 }
 
 var (
-	systemMark = regexp.MustCompile(`chaos session=(\d+) turn=(\d+) agent=(\w+);`)
+	systemMark = regexp.MustCompile(`chaos session=(\d+) turn=(\d+|goal) agent=(\w+);`)
 	stepMark   = regexp.MustCompile(`<(\d+)\.(\d+)\.(\w+)\.(\d+)>`)
 )
 
@@ -227,6 +235,9 @@ func stepOfRequest(req *chatRequest) (step, error) {
 		return step{}, fmt.Errorf("no mark in the instruction %q", req.Messages[0].Content.text)
 	}
 	s := stepOf(append(m, "0"))
+	if m[2] == "goal" {
+		s.turn = turnOfGoal(req, s.session)
+	}
 	own, summary := map[step]bool{}, false
 	for _, msg := range req.Messages {
 		told := strings.Contains(msg.Content.text, "<summary>")

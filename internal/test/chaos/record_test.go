@@ -33,6 +33,7 @@ const (
 	sawEnd       what = "end"
 	sawCost      what = "cost of a call"
 	sawModel     what = "event of a model"
+	sawGoal      what = "event of a goal"
 	sawOther     what = "other"
 )
 
@@ -241,6 +242,9 @@ func seenOf(m *agentdv1.RunResponse) seen {
 		s.what, s.id, s.text = sawModel, r.RawPayloadReceived.GetMessageId(), rawText(int(r.RawPayloadReceived.GetStatus()), r.RawPayloadReceived.GetBody())
 	case *agentdv1.RunResponse_HistoryCompacted:
 		s.what, s.text = sawModel, fmt.Sprint(r.HistoryCompacted.GetSummary(), r.HistoryCompacted.GetThroughSeq())
+	case *agentdv1.RunResponse_Goal:
+		s.what, s.text = sawGoal, strings.ToLower(strings.TrimPrefix(fmt.Sprintf("%T", r.Goal.GetEvent()), "*agentdv1.GoalEvent_"))
+		s.text += " " + r.Goal.GetMessage().GetText()
 	case *agentdv1.RunResponse_Error:
 		s.what, s.text = sawError, fmt.Sprint(r.Error.GetCode(), " ", r.Error.GetMessage())
 	case *agentdv1.RunResponse_End:
@@ -284,6 +288,11 @@ func seenOfEvent(e *client.Event) seen {
 		s.what, s.id, s.text = sawModel, d.MessageID, rawText(d.Status, d.Body)
 	case *client.HistoryCompacted:
 		s.what, s.text = sawModel, fmt.Sprint(d.Summary, d.ThroughSeq)
+	case *client.GoalEvent:
+		s.what, s.text = sawGoal, string(d.Kind)+" "
+		if d.Kind == client.GoalEventMessage {
+			s.text += d.Message
+		}
 	case *client.MessageRetracted:
 		s.what, s.id = sawRetract, d.MessageID
 	case *client.End:

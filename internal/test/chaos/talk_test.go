@@ -23,6 +23,7 @@ type world struct {
 	url      string
 	route    func() func() string // of a client's connections; nil: all lead to url
 	key      string               // of all clients; "" of an open daemon
+	daemon   string               // where what no front has is; "": at url
 	fronts   []string             // serve every other session's Run by SessionService, unless there are none
 	lines    *lines
 	provider *provider
@@ -102,6 +103,8 @@ type talk struct {
 	chain *chain
 
 	counted, judged, asked int // records, turns and model calls that are in the numbers of the test
+
+	pursuit *pursuit // of its goal, nil if it has none
 }
 
 // credential is what clients prove with who they are.
@@ -121,6 +124,9 @@ func (w *world) newTalk(sh shape, seed uint64, journal string) *talk {
 		w: w, number: number, url: url, routes: w.route != nil && url == w.url, seed: seed, shape: sh, journal: journal,
 		events: chains{who: "driver", events: true}, recorder: recorder{chains: chains{who: "driver's stream"}},
 		died: map[int]bool{},
+	}
+	if sh.errand != nil {
+		t.pursuit = w.newPursuit(t)
 	}
 	t.newClient()
 	return t
@@ -202,6 +208,9 @@ func (t *talk) execute(ctx context.Context, number int, key, output string, fail
 		wait = time.Duration(rand.IntN(20)) * time.Millisecond
 	}
 	run.final = rest(ctx, wait)
+	if t.pursuit != nil && run.final {
+		run.final = t.pursuit.steer(ctx, key)
+	}
 	run.to = time.Now()
 	t.mu.Lock()
 	t.runs = append(t.runs, run)
@@ -245,6 +254,10 @@ func (t *talk) drive(ctx context.Context, calm func() bool) (known bool) {
 		t.over = true
 		t.mu.Unlock()
 	}()
+	if t.pursuit != nil {
+		t.pursuit.run(ctx, calm)
+		return true
+	}
 	last := failed
 	for n := 0; ctx.Err() == nil && (n < t.shape.turns && !calm() || last != completed); n++ {
 		quiet := calm()
@@ -342,6 +355,9 @@ func (t *talk) follow(ctx context.Context, open func(context.Context) iter.Seq2[
 		case *client.Error, *client.ToolCallAnswered, *client.ToolCallCanceled:
 			continue // of the client's own doing
 		case *client.ConnectionLost, *client.ConnectionRestored, *client.ConnectionAbandoned:
+			continue
+		case *client.GoalEvent: // it may be told with a turn that is over
+			t.events.add(t.chain, seenOfEvent(e))
 			continue
 		}
 		t.events.add(t.chain, seenOfEvent(e))
@@ -464,6 +480,7 @@ func (t *talk) evidence(records []record.Record) evidence {
 	for _, w := range t.watchers {
 		e.chains = slices.Concat(e.chains, w.events.all, w.recorder.all)
 	}
+	e.pursuit = t.pursuit
 	return e
 }
 
