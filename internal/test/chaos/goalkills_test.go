@@ -192,12 +192,12 @@ func (p *goalPoint) run(t *testing.T) (out goalTold) {
 	for _, text := range d.complaints() {
 		t.Errorf("killed %s: %s", p.at, text)
 	}
-	out.story, out.records, out.calls = goalStory(t, records), len(records), p.calls.Load()
+	out.story, out.records, out.calls = storyOfGoal(t, records), len(records), p.calls.Load()
 	return out
 }
 
-// goalStory is what a log says of a goal, in order: its own facts, the prompts and ends of its turns, and their tools.
-func goalStory(t *testing.T, records []record.Record) (out []string) {
+// storyOfGoal is what a log says of a goal, in order: its own facts, the prompts and ends of its turns, and their tools.
+func storyOfGoal(t *testing.T, records []record.Record) (out []string) {
 	t.Helper()
 	read := func(rec record.Record, f any) {
 		if err := json.Unmarshal(rec.Data, f); err != nil {
