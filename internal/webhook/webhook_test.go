@@ -274,19 +274,29 @@ func TestGoalNotices(t *testing.T) {
 	sender := senderOf(db, io.Discard, o, open, closed)
 	sender.start()
 	defer sender.Close()
+	next := func() string {
+		t.Helper()
+		select {
+		case body := <-bodies:
+			return body
+		case <-time.After(time.Minute):
+			t.Fatal("a hook is not told")
+			return ""
+		}
+	}
 	is := func(body, event, rest string) {
 		t.Helper()
 		if !strings.HasPrefix(body, `{"type":"`+event+`"`) || !strings.HasSuffix(body, `"goal":{"id":"g1",`+rest+`}}}`) {
 			t.Errorf("told %s", body)
 		}
 	}
-	is(<-bodies, "goal.asks", `"status":"running","wait":"ask","wait_until":"2026-11-28T02:00:37Z","turns":2,"input_tokens":80,"output_tokens":0,"cost_usd":0`)
+	is(next(), "goal.asks", `"status":"running","wait":"ask","wait_until":"2026-11-28T02:00:37Z","turns":2,"input_tokens":80,"output_tokens":0,"cost_usd":0`)
 	if err := s.Append(t.Context(), batches[3]); err != nil {
 		t.Fatal(err)
 	}
 	sender.Poke()
 	const ended = `"status":"failed","reason":"retry_policy_aborted","turns":2,"input_tokens":80,"output_tokens":0,"cost_usd":0.5,"duration_seconds":1.5`
-	one, two := <-bodies, <-bodies
+	one, two := next(), next()
 	if !strings.Contains(one, "final_text") {
 		one, two = two, one
 	}
