@@ -177,7 +177,7 @@ func TestNoticesWithFacts(t *testing.T) {
 }
 
 // goal is the batches of a goal of three turns: its beginning, the end of the first turn, that of the second one, behind
-// which it asks, and its end. Each turn uses 40 tokens of prompts.
+// which it asks, and its end. Each turn uses 40 tokens of prompts, and the first one 9 of responses.
 func goal(session string) []store.Batch {
 	at := time.Now().UTC().Truncate(time.Microsecond)
 	seq := int64(0)
@@ -188,12 +188,12 @@ func goal(session string) []store.Batch {
 	row := func(kind store.RowKind, id, status, data string, seq int64) store.Row {
 		return store.Row{Kind: kind, SessionID: session, ID: id, Seq: seq, CreatedAt: at, Status: status, Data: []byte(data)}
 	}
-	over := func(id, rest string, seq int64) store.Row {
-		return row(store.RowTurn, id, "succeeded", `{"id":"`+id+`","usage":{"prompt":40,"total":40}`+rest+`}`, seq)
+	over := func(id, completion string, seq int64) store.Row {
+		return row(store.RowTurn, id, "succeeded", `{"id":"`+id+`","usage":{"prompt":40,"completion":`+completion+`}}`, seq)
 	}
 	begin := store.Batch{
 		SessionID: session, Records: []record.Record{
-			next("", record.KindGoalStarted, `{"id":"g1","goal":"tidy","limits":{"input_tokens":100,"cost_usd":1}}`),
+			next("", record.KindGoalStarted, `{"id":"g1","goal":"tidy","limits":{"input_tokens":100,"output_tokens":10,"cost_usd":1}}`),
 			next("t1", record.KindTurnStarted, `{"prompt":"tidy"}`),
 		},
 		Rows: []store.Row{
@@ -204,21 +204,21 @@ func goal(session string) []store.Batch {
 	first := store.Batch{
 		SessionID: session, After: 2, Records: []record.Record{
 			next("t1", record.KindTurnEnded, `{"completed":true}`),
-			next("", record.KindGoalCheckpointed, `{"id":"g1","turn":"t1","totals":{"turns":1,"input_tokens":40}}`),
+			next("", record.KindGoalCheckpointed, `{"id":"g1","turn":"t1","totals":{"turns":1,"input_tokens":40,"output_tokens":9}}`),
 			next("t2", record.KindTurnStarted, `{"prompt":"continue"}`),
 		},
 		Rows: []store.Row{
-			row(store.RowGoal, "g1", "running", `{"id":"g1","goal":"tidy","status":1}`, 1), over("t1", "", 2), row(store.RowTurn, "t2", "open", `{"id":"t2"}`, 5),
+			row(store.RowGoal, "g1", "running", `{"id":"g1","goal":"tidy","status":1}`, 1), over("t1", "9", 2), row(store.RowTurn, "t2", "open", `{"id":"t2"}`, 5),
 		},
 		LastTurn: "t2", LastStatus: "open",
 	}
 	asks := store.Batch{
 		SessionID: session, After: 5, Records: []record.Record{
 			next("t2", record.KindTurnEnded, `{"completed":false}`),
-			next("", record.KindGoalCheckpointed, `{"id":"g1","turn":"t2","totals":{"turns":2,"input_tokens":80},"wait":2}`),
+			next("", record.KindGoalCheckpointed, `{"id":"g1","turn":"t2","totals":{"turns":2,"input_tokens":80,"output_tokens":9},"wait":2}`),
 		},
 		Rows: []store.Row{
-			row(store.RowGoal, "g1", "running", `{"id":"g1","goal":"tidy","status":1,"totals":{"turns":2,"input_tokens":80},"wait":2,"until":"2026-11-28T02:00:37Z"}`, 1), over("t2", "", 5),
+			row(store.RowGoal, "g1", "running", `{"id":"g1","goal":"tidy","status":1,"totals":{"turns":2,"input_tokens":80},"wait":2,"until":"2026-11-28T02:00:37Z"}`, 1), over("t2", "0", 5),
 		},
 		LastTurn: "t2", LastStatus: "succeeded",
 	}
@@ -237,6 +237,7 @@ func goal(session string) []store.Batch {
 // goal is.
 func TestGoalNotices(t *testing.T) {
 	want := []string{
+		"acme acme/s t1 budget.marked goal:output_tokens:80:9:10",
 		"acme acme/s t2 goal.asks g1", "acme acme/s t2 budget.marked goal:input_tokens:80:80:100", "acme acme/s  goal.ended g1",
 	}
 	eachDatabase(t, func(t *testing.T, db database) {
