@@ -113,9 +113,6 @@ func (p *takeoverPoints) run(sh shape, at int) (records int) {
 	}
 	<-over
 	for _, n := range p.f.nodes[:replicas] {
-		if n.state == nodeDown {
-			p.f.run(n)
-		}
 		if err := n.ready(); err != nil {
 			p.t.Fatal(err)
 		}
@@ -124,7 +121,7 @@ func (p *takeoverPoints) run(sh shape, at int) (records int) {
 	p.talks, p.at = append(p.talks, talk), append(p.at, at)
 	err = p.db.QueryRowContext(ctx, `SELECT last_seq FROM heads WHERE id = $1`, talk.id).Scan(&records)
 	if err != nil || records == 0 {
-		p.t.Fatalf("session %q: %d records, %v", talk.id, records, err)
+		p.t.Fatalf("session %q: %d records, %v; %v", talk.id, records, err, p.w.takeProblems())
 	}
 	return records
 }
@@ -147,10 +144,7 @@ func (p *takeoverPoints) kill(ctx context.Context, at int) {
 	for _, n := range p.f.nodes[:replicas] {
 		if address == "" || strings.HasSuffix(address, n.others.Addr()) {
 			n.kill()
-			n.state = nodeDown
-			if address == "" {
-				p.f.run(n)
-			}
+			p.f.run(n) // another life, to which nothing of the dead one belongs
 		}
 	}
 }
