@@ -52,7 +52,7 @@ chaos: ## run a thousand turns, kill a daemon at each record, then break one FAU
 
 kills: ## kill a daemon at each STRIDE-th record, then break one FAULTS times; prints what was lost
 	@mkdir -p .cache
-	go test -count=1 -run 'TestKillPoints$$' ./internal/test/chaos -chaos.stride=$(STRIDE) -timeout 15m
+	go test -count=1 -run 'TestKillPoints$$|TestKillGoal$$' ./internal/test/chaos -chaos.stride=$(STRIDE) -timeout 15m
 	go test -count=1 -run 'TestChaos$$' -v ./internal/test/chaos -chaos.faults=$(FAULTS) -timeout 24h | tee .cache/chaos.log
 	@grep '^faults=' .cache/chaos.log
 

@@ -125,6 +125,7 @@ func (t *turn) buildLLM(n *node, kids []agent.Agent, built map[string]agent.Agen
 	if n.kind == llmKind && !n.inTool { // the goal is not that of an agent that is called
 		tools = append(tools, t.goalTools()...)
 	}
+	tools = append(tools, t.backgroundTools(n)...)
 	for _, d := range n.agentTools {
 		called, err := t.buildNode(d.root, built)
 		if err != nil {

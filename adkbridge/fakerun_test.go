@@ -127,7 +127,8 @@ func (f *fakeRun) restarted(n int) *fakeRun {
 				g.calls[c.ID] = c
 			}
 		case record.KindModelFallback, record.KindModelRetry, record.KindAgentsChanged, record.KindCompactionAsked, record.KindRemoteSession,
-			record.KindGoalStarted, record.KindGoalCheckpointed, record.KindGoalPaused, record.KindGoalResumed, record.KindGoalEnded, record.KindMessageInjected:
+			record.KindGoalStarted, record.KindGoalCheckpointed, record.KindGoalPaused, record.KindGoalResumed, record.KindGoalEnded, record.KindMessageInjected,
+			record.KindChildSpawned, record.KindChildReported:
 		default:
 			f.t.Fatal("a fake log holds neither ends nor resumptions")
 		}
@@ -448,4 +449,17 @@ func (f *fakeRun) usage(r *Runner) (taken, reported record.Usage) {
 		}
 	}
 	return taken, reported
+}
+
+// errNoChildren is why a fake session spawns nothing: children are tested with real ones.
+var errNoChildren = errors.New("a fake session has no children")
+
+func (*fakeRun) Spawn(context.Context, session.Spawn) (*session.Child, string, error) {
+	return nil, "", errNoChildren
+}
+func (*fakeRun) Children(context.Context) ([]*session.Child, error) { return nil, errNoChildren }
+func (*fakeRun) AwaitChild(context.Context, string) error           { return errNoChildren }
+func (*fakeRun) StopChild(context.Context, *session.Child) error    { return errNoChildren }
+func (*fakeRun) TellChild(context.Context, *session.Child, string, string) error {
+	return errNoChildren
 }

@@ -40,6 +40,9 @@ func (p *planner) checkGoal(g *record.GoalTools) error {
 	if g.Schedules {
 		names = append(names, scheduleTurnTool)
 	}
+	if g.Reports {
+		names = append(names, alertTool, completedTool)
+	}
 	for _, name := range names {
 		switch {
 		case !toolNameOK(name):
@@ -61,7 +64,8 @@ func (p *planner) checkGoal(g *record.GoalTools) error {
 // isGoalTool reports whether a tool is one of the turn's goal.
 func (t *turn) isGoalTool(name string) bool {
 	g := t.run.Spec().Goal
-	return g != nil && (name == g.Done || g.Schedules && name == scheduleTurnTool)
+	return g != nil && (name == g.Done || g.Schedules && name == scheduleTurnTool ||
+		g.Reports && (name == alertTool || name == completedTool))
 }
 
 // goalTools returns the tools of the goal, for an agent.
@@ -85,6 +89,9 @@ func (t *turn) goalTools() (tools toolbox) {
 			"required": []any{"state"},
 		},
 	}}, read: readDone})
+	if g.Reports {
+		tools = append(tools, t.alertTools()...)
+	}
 	if g.Schedules {
 		tools = append(tools, &goalTool{baseTool: baseTool{t: t, name: scheduleTurnTool, decl: scheduleDecl},
 			read: t.readSchedule})

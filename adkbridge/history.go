@@ -186,7 +186,7 @@ func (h *history) load(ctx context.Context, run handle) (openTurn, error) {
 			record.KindRawPayload, record.KindInteractionRaised, record.KindInteractionResolved,
 			record.KindTurnQueued, record.KindTurnDropped, record.KindClientsLeft, record.KindCompactionAsked,
 			record.KindGoalStarted, record.KindGoalCheckpointed, record.KindGoalPaused, record.KindGoalResumed,
-			record.KindGoalEnded, record.KindMessageInjected:
+			record.KindGoalEnded, record.KindMessageInjected, record.KindChildSpawned, record.KindChildReported:
 			// A result becomes history in the event that holds it, a queued prompt in the
 			// turn that it starts or the event that it becomes.
 		}

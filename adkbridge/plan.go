@@ -72,6 +72,7 @@ type node struct {
 	askUser     bool           // may ask a person
 	taskDone    bool           // may say that a task is done
 	agentTools  []*agentTool   // agents that it calls as tools
+	background  *background    // what it may spawn; nil for nothing
 	turnOnly    bool           // its model sees only the current turn
 	generation  generation
 	builtins    []*genai.Tool // run by the model's provider
@@ -297,7 +298,10 @@ func (p *planner) agent(a *agentdv1.Agent, place *node) (*node, error) {
 		}
 		n.kids = append(n.kids, k)
 	}
-	return n, p.agentTools(n, a.GetLlm().GetAgentTools())
+	if err := p.agentTools(n, a.GetLlm().GetAgentTools()); err != nil {
+		return nil, err
+	}
+	return n, p.checkBackground(n, a.GetLlm().GetBackgroundAgents())
 }
 
 // identity checks what all agents have. Names are unique in the tree: ADK finds

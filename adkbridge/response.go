@@ -430,7 +430,7 @@ func (m *agentModel) classify(a *response, req *adkmodel.LLMRequest) sorted {
 		case call.Name == exitLoopTool, call.Name == taskDoneTool && m.n.taskDone: // whatever its arguments
 		case bad != "":
 			reason = malformedText + cut(bad, 512)
-		case m.t.isGoalTool(call.Name):
+		case m.t.isGoalTool(call.Name), m.n.isBackgroundTool(call.Name):
 		case call.Name == transferTool:
 			target, _ := call.Args["agent_name"].(string)
 			switch targets := m.n.targets(); {

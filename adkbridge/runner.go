@@ -294,4 +294,9 @@ type handle interface {
 	Result(callID string) (record.ToolResult, bool)
 	Resolved(callID string) (record.Resolution, bool)
 	CompactionAsked() (seq int64, focus string)
+	Spawn(ctx context.Context, ask session.Spawn) (child *session.Child, refused string, err error)
+	Children(ctx context.Context) ([]*session.Child, error)
+	AwaitChild(ctx context.Context, name string) error
+	StopChild(ctx context.Context, c *session.Child) error
+	TellChild(ctx context.Context, c *session.Child, text, key string) error
 }

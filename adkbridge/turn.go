@@ -84,8 +84,21 @@ type turn struct {
 	// The events of this turn that the log held when the run began; the run consumes them
 	// in order per agent and branch.
 	logged       map[promptKey][]loggedEvent
-	loggedEvents []loggedEvent      // all of them; nil once the run has begun
-	responses    map[string]*stored // by model call
+	loggedEvents []loggedEvent             // all of them; nil once the run has begun
+	responses    map[string]*stored        // by model call
+	results      map[string]map[string]any // of calls that tools of the engine have answered
+}
+
+// noteResults notes the results of an event of the log.
+func (t *turn) noteResults(s *stored) {
+	if s.Content == nil {
+		return
+	}
+	for _, p := range s.Content.Parts {
+		if r := p.FunctionResponse; r != nil && slices.Contains(backgroundTools, r.Name) {
+			t.results[r.ID] = r.Response
+		}
+	}
 }
 
 // summaryTry is a prompt to be summarized, before a call or after the prompt was
@@ -135,6 +148,7 @@ func newTurn(run handle, hist *history, r *Runner, logged openTurn) *turn {
 		extras:        map[string]*extras{},
 		logged:        map[promptKey][]loggedEvent{},
 		responses:     map[string]*stored{},
+		results:       map[string]map[string]any{},
 		noGain:        map[summaryTry]bool{},
 		cutShort:      map[promptKey]bool{},
 		cut:           logged.cut,
@@ -173,6 +187,7 @@ func newTurn(run handle, hist *history, r *Runner, logged openTurn) *turn {
 		}
 		key := promptKey{l.ev.Author, l.ev.Branch}
 		t.logged[key] = append(t.logged[key], l)
+		t.noteResults(l.ev)
 		if llm := l.ev.CustomMetadata.Agentd.LLM; llm != "" {
 			t.responses[llm] = l.ev
 		}

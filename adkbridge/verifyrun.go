@@ -176,3 +176,32 @@ func (v *verifier) Resolved(id string) (record.Resolution, bool) {
 	said, ok := v.resolved[id]
 	return said, ok
 }
+
+// noChild is why no child is asked for: what the calls of a log have brought is in it, but for those at its end.
+func (v *verifier) noChild(ctx context.Context) error {
+	if v.complete() {
+		return v.diverge(v.recs[len(v.recs)-1], "", "nothing before it", "asks for a child")
+	}
+	return v.waitAtLogEnd(ctx)
+}
+
+// Spawn implements handle, as the methods below.
+func (v *verifier) Spawn(ctx context.Context, _ session.Spawn) (*session.Child, string, error) {
+	return nil, "", v.noChild(ctx)
+}
+
+// Children is described at Spawn.
+func (v *verifier) Children(ctx context.Context) ([]*session.Child, error) {
+	return nil, v.noChild(ctx)
+}
+
+// AwaitChild is described at Spawn.
+func (v *verifier) AwaitChild(ctx context.Context, _ string) error { return v.noChild(ctx) }
+
+// StopChild is described at Spawn.
+func (v *verifier) StopChild(ctx context.Context, _ *session.Child) error { return v.noChild(ctx) }
+
+// TellChild is described at Spawn.
+func (v *verifier) TellChild(ctx context.Context, _ *session.Child, _, _ string) error {
+	return v.noChild(ctx)
+}

@@ -130,6 +130,24 @@ func AgentTool(agent *Agent, call AgentCall) AgentOption {
 	})
 }
 
+// Background is what an agent may spawn.
+type Background struct {
+	// MaxDepth is how many parents may be above a child, which may spawn others within that; 0 is 2.
+	MaxDepth uint32
+	// MaxAtOnce is how many children of a session may work at a time; 0 is 8.
+	MaxAtOnce uint32
+}
+
+// BackgroundAgents has an agent spawn children that work in the background towards goals of their own, each in a
+// session of its own: they outlive the turn. Their model and their tools are those of the agent, and what they may
+// spend is cut out of what is left to it. What they report, and their ends, are events of the session, and its next
+// turn reads them.
+func BackgroundAgents(b Background) AgentOption {
+	return ofLLM(func(l *agentdv1.LlmAgent) {
+		l.BackgroundAgents = &agentdv1.BackgroundAgents{MaxDepth: b.MaxDepth, MaxAtOnce: b.MaxAtOnce}
+	})
+}
+
 // OutputKey is the state key that receives the agent's final text.
 func OutputKey(key string) AgentOption {
 	return ofLLM(func(l *agentdv1.LlmAgent) { l.OutputKey = key })

@@ -59,7 +59,7 @@ func TestBuilders(t *testing.T) {
 // Each field of an agent with a model can be set without the protocol's package.
 func TestBuildersCoverTheProtocol(t *testing.T) {
 	all := client.LLM("a", "m",
-		client.Instruction("i"), client.Tools("t"), client.BuiltinTools("b"), client.AttachedTools("x"), client.SubAgents(client.LLM("s", "m")), client.AgentTool(client.LLM("t", "m"), client.AgentCall{Fork: true}),
+		client.Instruction("i"), client.Tools("t"), client.BuiltinTools("b"), client.AttachedTools("x"), client.SubAgents(client.LLM("s", "m")), client.AgentTool(client.LLM("t", "m"), client.AgentCall{Fork: true}), client.BackgroundAgents(client.Background{}),
 		client.OutputKey("k"), client.OutputSchema("{}"), client.FallbackModels("f"), client.ThisTurnOnly(),
 		client.Compact(client.Compaction{AtShare: 1, ContextTokens: 1, Model: "m", Instruction: "i"}),
 		client.Generate(client.Generation{

@@ -341,7 +341,7 @@ func (g *Goal) watch(ctx context.Context, steps chan<- goalStep) *Error {
 				return true
 			}
 			switch d.Kind {
-			case GoalEventStarted, GoalEventMessage:
+			case GoalEventStarted, GoalEventMessage, GoalEventChildSpawned, GoalEventChildReported:
 			case GoalEventCheckpointed:
 				waits = d.Wait
 				return tell(goalStep{wait: d})

@@ -55,6 +55,9 @@ const (
 	GoalEventResumed      GoalEventKind = "resumed"      // it goes on
 	GoalEventEnded        GoalEventKind = "ended"        // it has ended
 	GoalEventMessage      GoalEventKind = "message"      // a message for its next turn has come
+
+	GoalEventChildSpawned  GoalEventKind = "child_spawned"  // an agent has spawned a child
+	GoalEventChildReported GoalEventKind = "child_reported" // a child has reported something, or has ended
 )
 
 // GoalEvent says that something has happened to a goal of the session. Kind says what, and which other fields say more.
@@ -91,6 +94,8 @@ type GoalEvent struct {
 	Message string
 	// Duration is how long it took.
 	Duration time.Duration
+	// Child is what has happened to a child; nil for anything else.
+	Child *ChildEvent
 }
 
 func (*GoalEvent) eventData() {}
@@ -122,6 +127,10 @@ func goalEventOf(m *agentdv1.GoalEvent) *GoalEvent {
 		e.Message, e.Duration = x.GetMessage(), x.GetDuration().AsDuration()
 	case *agentdv1.GoalEvent_Message:
 		e.Kind, e.Message, e.By = GoalEventMessage, r.Message.GetText(), r.Message.GetSentBy()
+	case *agentdv1.GoalEvent_ChildSpawned:
+		e.Kind, e.Child = GoalEventChildSpawned, childSpawnedOf(r.ChildSpawned)
+	case *agentdv1.GoalEvent_ChildReported:
+		e.Kind, e.Child = GoalEventChildReported, childReportedOf(r.ChildReported)
 	}
 	return e
 }

@@ -36,6 +36,10 @@ type ScheduleDefinition struct {
 	Tools []*ToolSet
 	// Prompt is what each run is told.
 	Prompt string
+	// Goal has each run begin a goal in place of a turn, and Prompt is empty then: what is to be reached, and how far
+	// each may go. Session and tree are those of the definition; what needs this program, RetryPolicy and BeforeTurn,
+	// does not go with it.
+	Goal *GoalSpec
 	// Labels are those of the session, which the first run sets.
 	Labels map[string]string
 }
@@ -61,6 +65,8 @@ type Schedule struct {
 	LastError string
 	// Runs is how many runs there were, refused ones included.
 	Runs int64
+	// StartsGoals is true when each run begins a goal.
+	StartsGoals bool
 
 	message *agentdv1.Schedule
 }
@@ -77,12 +83,12 @@ func scheduleOf(m *agentdv1.Schedule) *Schedule {
 		Every: m.GetEvery().AsDuration(), At: timeOf(m.GetAt()), SessionID: m.GetSessionId(),
 		CreatedBy: m.GetCreatedBy(), CreateTime: timeOf(m.GetCreateTime()), NextTime: timeOf(m.GetNextTime()),
 		LastTime: timeOf(m.GetLastTime()), LastTurnID: m.GetLastTurnId(), LastError: m.GetLastError(),
-		Runs: m.GetRuns(), message: m,
+		Runs: m.GetRuns(), StartsGoals: m.GetGoal() != nil, message: m,
 	}
 }
 
-// CreateSchedule has the server start a prompt by itself, at times. What the runs do is in the session of the schedule:
-// [Client.WatchSession] follows it, and [Client.Attach] runs the tools of a run.
+// CreateSchedule has the server start a prompt, or a goal, by itself, at times. What the runs do is in the session of
+// the schedule: [Client.WatchSession] follows it, and [Client.Attach] runs the tools of a run.
 func (c *Client) CreateSchedule(
 	ctx context.Context, def ScheduleDefinition, opts ...RequestOption,
 ) (*Schedule, error) {
@@ -107,6 +113,16 @@ func (c *Client) CreateSchedule(
 		ex.Tools = w.declared()
 	}
 	req := &agentdv1.CreateScheduleRequest{Id: def.ID, Execute: ex}
+	if def.Goal != nil {
+		if err := def.Goal.checkScheduled(def.Prompt); err != nil {
+			return nil, err
+		}
+		goal, err := def.Goal.proto(ex)
+		if err != nil {
+			return nil, err
+		}
+		req.Execute, req.Goal = nil, goal
+	}
 	given := 0
 	if def.Cron != "" {
 		given++
@@ -128,6 +144,21 @@ func (c *Client) CreateSchedule(
 	}
 	resp, err := unary(ctx, c, opts, c.schedules.Create, req)
 	return scheduleOf(resp.GetSchedule()), err
+}
+
+// checkScheduled refuses what the runs of a schedule cannot have.
+func (g *GoalSpec) checkScheduled(prompt string) error {
+	switch {
+	case prompt != "":
+		return errorf(ErrInvalidRequest, "client.ScheduleDefinition has a Prompt and a Goal: give one of them")
+	case g.SessionID != "", g.Create, g.Agent != nil, g.AgentRef != AgentRef{}:
+		return errorf(ErrInvalidRequest, "client.ScheduleDefinition.Goal has a session or a tree: "+
+			"name them in the definition")
+	case g.RetryPolicy != nil, g.BeforeTurn != nil, g.LeaveDeferred:
+		return errorf(ErrInvalidRequest, "client.ScheduleDefinition.Goal asks a program: "+
+			"leave out RetryPolicy, BeforeTurn and LeaveDeferred")
+	}
+	return nil
 }
 
 // Schedule returns a schedule. An unknown one is NOT_FOUND.

@@ -67,7 +67,7 @@ type sessions interface {
 	ListGoals(
 		ctx context.Context, q index.GoalQuery, page string, limit int,
 	) (goals []*index.Goal, next string, err error)
-	ControlGoal(ctx context.Context, sessionID string, action agentdv1.GoalAction) (*index.Goal, error)
+	ControlGoal(ctx context.Context, sessionID string, action agentdv1.GoalAction) ([]*index.Goal, error)
 	Inject(ctx context.Context, sessionID, text, key string) (waiting int, err error)
 	Holder() string
 	Since(at time.Time) time.Duration

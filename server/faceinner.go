@@ -36,6 +36,12 @@ func newOwn(s *Server, sessions http.Handler) agentdv1connect.SessionServiceClie
 		"http://agentd.internal", connect.WithAcceptCompression("gzip", nil, nil))
 }
 
+// newOwnGoals is newOwn for goals.
+func newOwnGoals(s *Server, goals http.Handler) agentdv1connect.GoalServiceClient {
+	return agentdv1connect.NewGoalServiceClient(&inner{server: s, handler: goals, own: true},
+		"http://agentd.internal", connect.WithAcceptCompression("gzip", nil, nil))
+}
+
 // errNobody refuses a call that is made for no caller.
 var errNobody = fault.Errorf(codeUnauthenticated, "the call has not the context of a request that is being served")
 

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/index"
@@ -86,11 +87,52 @@ func (s *goalService) Control(
 ) (*connect.Response[agentdv1.ControlGoalResponse], error) {
 	// It counts even if its client goes away right after.
 	ctx = context.WithoutCancel(ctx)
-	g, err := s.now().Sessions.ControlGoal(ctx, r.Msg.GetSessionId(), r.Msg.GetAction())
+	stand, err := s.now().Sessions.ControlGoal(ctx, r.Msg.GetSessionId(), r.Msg.GetAction())
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&agentdv1.ControlGoalResponse{Goal: s.goalOf(g)}), nil
+	out := &agentdv1.ControlGoalResponse{}
+	for _, g := range stand {
+		if g.SessionID == r.Msg.GetSessionId() {
+			out.Goal = s.goalOf(g)
+		} else {
+			out.Below = append(out.Below, s.goalOf(g))
+		}
+	}
+	return connect.NewResponse(out), nil
+}
+
+// ControlGoal implements session.Below.
+func (s *Server) ControlGoal(ctx context.Context, address, sessionID string, action agentdv1.GoalAction) error {
+	req := connect.NewRequest(&agentdv1.ControlGoalRequest{SessionId: sessionID, Action: action})
+	err := s.carry(ctx, nil, req.Header())
+	if err == nil {
+		_, err = s.goalsAt(address).Control(ctx, req)
+	}
+	return atOwner(err)
+}
+
+// Inject implements session.Below.
+func (s *Server) Inject(ctx context.Context, address, sessionID, text, key string) error {
+	req := connect.NewRequest(&agentdv1.InjectRequest{SessionId: sessionID, Text: text, IdempotencyKey: key})
+	err := s.carry(ctx, nil, req.Header())
+	if err == nil {
+		_, err = s.goalsAt(address).Inject(ctx, req)
+	}
+	return atOwner(err)
+}
+
+// goalsAt returns the goals of the server at an address.
+func (s *Server) goalsAt(address string) agentdv1connect.GoalServiceClient {
+	return agentdv1connect.NewGoalServiceClient(s.now().ReplicaClient, replicaURL(address))
+}
+
+// atOwner returns the error of a call of another server.
+func atOwner(err error) error {
+	if err == nil {
+		return nil
+	}
+	return faultFrom(err)
 }
 
 func (s *goalService) Inject(
@@ -166,6 +208,9 @@ func (s *Server) goalOf(g *index.Goal) *agentdv1.Goal {
 		WaitingMessages: int32(g.Waiting),
 		Message:         g.Message, Cursor: g.Cursor,
 		StartTime: stamp(g.Started), EndTime: stamp(g.Ended), Duration: durationpb.New(g.Took),
+	}
+	if p := g.Parent; p != nil {
+		out.ParentSessionId, out.Name, out.Branch, out.Depth = p.Session, p.Name, p.Branch, int32(p.Depth)
 	}
 	if g.Ended.IsZero() {
 		out.Holder, out.Duration = s.now().Sessions.Holder(), durationpb.New(s.now().Sessions.Since(g.Started))

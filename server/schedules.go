@@ -36,12 +36,12 @@ func (s *scheduleService) Create(
 	if err != nil {
 		return nil, err
 	}
-	ex := r.Msg.GetExecute()
-	if e := checkAttachments(ex.GetAgent(), nil); e != nil {
-		return nil, e.Within("execute")
+	ex, at := r.Msg.GetExecute(), ""
+	if goal := r.Msg.GetGoal(); goal != nil {
+		ex, at = goal.GetExecute(), "goal."
 	}
 	if _, e := requestOf(ex, nil); e != nil { // what no turn takes
-		return nil, e
+		return nil, e.Within(at)
 	}
 	made, err := all.Create(ctx, r.Msg)
 	if err != nil {
@@ -98,11 +98,25 @@ func (s *Server) StartTurn(ctx context.Context, ex *agentdv1.RunRequest_ExecuteR
 	if err == nil {
 		return resp.Msg.GetTurn().GetId(), nil
 	}
+	return "", refusalOfOwn(ctx, err)
+}
+
+// StartGoal begins a goal as StartTurn starts a turn, and returns the id of the turn that it runs, "" if it runs none.
+func (s *Server) StartGoal(ctx context.Context, goal *agentdv1.StartGoalRequest) (string, error) {
+	resp, err := s.ownGoals.Start(ctx, connect.NewRequest(goal))
+	if err == nil {
+		return resp.Msg.GetGoal().GetTurnId(), nil
+	}
+	return "", refusalOfOwn(ctx, err)
+}
+
+// refusalOfOwn is why the server did not start what it was to start by itself.
+func refusalOfOwn(ctx context.Context, err error) error {
 	_, e := FaceEnv{}.Error(err)
 	out := fault.Errorf(e.GetCode(), "%s", e.GetMessage())
 	out.RetryAfter = e.GetRetryAfter().AsDuration()
 	if ctx.Err() != nil && principal.Of(ctx).ID != "" {
 		out = fault.Errorf(codeUnavailable, "the turn did not start in time")
 	}
-	return "", out
+	return out
 }

@@ -32,8 +32,9 @@ type Server struct {
 	inbox   *inbox
 	outbox  *outbox
 	tenants *tenants
-	// own calls the server itself, see StartTurn.
-	own agentdv1connect.SessionServiceClient
+	// own and ownGoals call the server itself, see StartTurn.
+	own      agentdv1connect.SessionServiceClient
+	ownGoals agentdv1connect.GoalServiceClient
 
 	replays chan struct{} // holds a token for each turn that is run again
 
@@ -104,7 +105,9 @@ func (s *Server) routes() (http.Handler, error) {
 	path, logged := agentdv1connect.NewEventServiceHandler(&eventService{s}, opts...)
 	mux.Handle(path, s.crossOrigin(s.observed(s.authenticated(s.exchange(withExplanations(logged))))))
 	path, goals := agentdv1connect.NewGoalServiceHandler(&goalService{s}, opts...)
-	mux.Handle(path, s.crossOrigin(s.observed(s.authenticated(s.exchange(withExplanations(goals))))))
+	goals = s.exchange(withExplanations(goals))
+	mux.Handle(path, s.crossOrigin(s.observed(s.authenticated(goals))))
+	s.ownGoals = newOwnGoals(s, goals)
 
 	opts = othersOptions()
 	path, health := grpchealth.NewHandler(healthChecker{s}, opts...)

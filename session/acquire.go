@@ -128,8 +128,13 @@ func (m *Manager) tryAcquire(ctx context.Context, key string, create bool) (*ses
 		}
 	}
 	ref.Set(s, err)
-	if err == nil && !fresh && m.owners != nil {
-		m.moved(key)
+	if err == nil && !fresh {
+		if m.owners != nil {
+			m.moved(key)
+		}
+		if st := s.Team(); st.Open() > 0 {
+			m.wakeLater(key, 0)
+		}
 	}
 	if refused != nil {
 		err = refused

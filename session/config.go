@@ -42,6 +42,12 @@ type Config struct {
 	// Observers follow sessions of servers that it neither reaches nor hears on the bus in the log alone. nil: it
 	// reaches all. Several goroutines may call it at once.
 	Reach func(ctx context.Context, address string) bool
+	// Below, with Owners, does to goals of children what their own servers have to. nil: children of other servers are
+	// not stopped with their parents. Several goroutines may call it at once.
+	Below Below
+	// ChildrenWaitFor returns why no child may be spawned now, "" if one may. nil: one may always be. Several
+	// goroutines may call it at once.
+	ChildrenWaitFor func() string
 	// Limits bound the manager.
 	Limits limits.Limits
 	// Agent returns the tree and the tools of an agent that the server keeps, in a Spec that the manager changes, and

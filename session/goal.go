@@ -204,6 +204,11 @@ func (*Manager) seenGoal(g *index.Goal) *index.Goal {
 	}
 	out := *g
 	out.SessionID = tenant.ID(g.SessionID)
+	if g.Parent != nil {
+		parent := *g.Parent
+		parent.Session = tenant.ID(parent.Session)
+		out.Parent = &parent
+	}
 	if g.Seq > 1 { // no turn runs where a goal begins
 		out.Cursor = render.Place{At: position.LastOf(g.Seq - 1), From: g.Seq}.Cursor(out.SessionID)
 	}
@@ -250,15 +255,10 @@ func (m *Manager) Inject(ctx context.Context, sessionID, text, key string) (wait
 	return ref.Value.Inject(ctx, text, key)
 }
 
-// ControlGoal does something to a session's goal, durably before it returns, and returns how it stands then.
-func (m *Manager) ControlGoal(
-	ctx context.Context, sessionID string, action agentdv1.GoalAction,
-) (*index.Goal, error) {
-	ref, err := m.acquire(ctx, sessionID)
-	if err != nil {
-		return nil, err
-	}
-	defer m.release(ref)
+// controlGoal is ControlGoal for the session's own goal.
+func (m *Manager) controlGoal(
+	ctx context.Context, ref *sessionRef, action agentdv1.GoalAction,
+) (_ *index.Goal, err error) {
 	if action == agentdv1.GoalAction_GOAL_ACTION_STOP {
 		err = m.stopGoal(ctx, ref.Value)
 	} else {
@@ -270,7 +270,7 @@ func (m *Manager) ControlGoal(
 		return nil, err
 	}
 	_ = m.advance(ctx, ref) // what is recorded stands, and a timer tries again
-	return m.Goal(ctx, sessionID)
+	return m.Goal(ctx, ref.Value.ID())
 }
 
 // told returns the fact of what a caller does to a goal; nil for what is so already.
@@ -323,9 +323,10 @@ func told(
 	return record.KindGoalResumed, &record.GoalResumed{ID: g.F.ID, Action: action, By: by}, nil
 }
 
-// words is a status as people read it.
-func words(is agentdv1.GoalStatus) string {
-	return strings.ToLower(strings.TrimPrefix(is.String(), "GOAL_STATUS_"))
+// words is a status or a reason as people read it.
+func words(is fmt.Stringer) string {
+	text := strings.TrimPrefix(strings.TrimPrefix(is.String(), "GOAL_STATUS_"), "GOAL_REASON_")
+	return strings.ToLower(text)
 }
 
 // goalStopped is the reason of the end of a turn whose goal was stopped.
@@ -358,6 +359,7 @@ func (m *Manager) stopGoal(ctx context.Context, s *live.Session) error {
 // advance has the session's goal go on if it can now. Whoever calls it uses ref. What it cannot do now is tried again.
 func (m *Manager) advance(ctx context.Context, ref *sessionRef) error {
 	s := ref.Value
+	m.tendChildrenNow(ctx, s)
 	wait, due := s.GoalDue()
 	if !due {
 		return nil

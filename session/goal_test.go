@@ -103,11 +103,11 @@ func (f *fixture) kindsOf(id string) string {
 
 func (f *fixture) control(id string, action agentdv1.GoalAction) *index.Goal {
 	f.t.Helper()
-	g, err := f.m.ControlGoal(f.t.Context(), id, action)
+	stand, err := f.m.ControlGoal(f.t.Context(), id, action)
 	if err != nil {
 		f.t.Fatalf("%v: %v", action, err)
 	}
-	return g
+	return stand[0]
 }
 
 // A goal is a chain of turns of one session, each of which ends in the append that starts the next, until an agent
@@ -115,9 +115,17 @@ func (f *fixture) control(id string, action agentdv1.GoalAction) *index.Goal {
 func TestGoal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, memory(t), limits.Limits{})
-		w := &worker{script: map[int]func(context.Context, *session.Run) error{3: done("sorted")}}
+		begun := make(chan struct{})
+		w := &worker{script: map[int]func(context.Context, *session.Run) error{
+			1: func(ctx context.Context, r *session.Run) error {
+				<-begun
+				return say(ctx, r, "m-"+r.TurnID(), root, "turn 1")
+			},
+			3: done("sorted"),
+		}}
 		f.on(w.run)
 		g := f.goal(session.GoalRequest{Request: session.Request{InitialState: map[string]any{"k": "v"}}})
+		close(begun)
 		if g.Status != agentdv1.GoalStatus_GOAL_STATUS_RUNNING || g.Turn == "" || g.Text != "sort it" {
 			t.Errorf("it begins as %+v", g)
 		}

@@ -102,6 +102,7 @@ func (m *Manager) finish(ctx context.Context, s *live.Session, d *live.Driver, e
 		return nil
 	}
 	end, err := halt.EndOf(ctx, err)
+	m.tendChildrenNow(context.WithoutCancel(ctx), s)
 	next, unwritten := s.Finish(context.WithoutCancel(ctx), d, end)
 	if s.IsLost() {
 		return m.finish(ctx, s, d, err)

@@ -47,6 +47,8 @@ type Manager struct {
 	front     bool                                           // see Config.Front
 	bus       hints                                          // nil: none
 	reach     func(ctx context.Context, address string) bool // see Config.Reach
+	below     Below                                          // see Config.Below
+	childless func() string                                  // see Config.ChildrenWaitFor
 	places    *share.Places                                  // of turns; nil: this server has no others
 	exclusive lock.Keyed[work]
 	follows   follows
@@ -90,6 +92,8 @@ func NewManager(cfg Config) (*Manager, error) {
 		front:      cfg.Front,
 		bus:        cfg.Bus,
 		reach:      cfg.Reach,
+		below:      cfg.Below,
+		childless:  cfg.ChildrenWaitFor,
 		places:     cfg.Places,
 		unreleased: map[string]unreleased{},
 		observed:   map[string]struct{}{},
@@ -314,6 +318,7 @@ func (m *Manager) start(ctx context.Context, req Request) (started *Turn, err er
 		return nil, err
 	}
 	defer leave()
+	m.tendChildrenNow(ctx, s)
 	for range startTries {
 		t, launched, err := m.tryStart(ctx, ref, p)
 		switch {

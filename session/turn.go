@@ -6,11 +6,16 @@ import (
 	"github.com/apzuk3/agentd/session/internal/keys"
 	"github.com/apzuk3/agentd/session/internal/live"
 	"github.com/apzuk3/agentd/session/internal/prompt"
+	"github.com/apzuk3/agentd/session/internal/team"
 )
 
 // A session in memory is of package live. What callers and engines have of it is named here; its methods
 // are documented there.
 type (
+	// Spawn asks for a child of a session, and Child is one; see [live.Run.Spawn].
+	Spawn = live.Spawn
+	// Child is described at Spawn. It must not be changed.
+	Child = team.Child
 	// Turn is a turn as its callers have it: ID, SessionID and Done, Watch, SubmitResult and Resolve,
 	// CancelCall, Cancel and End. Its methods may be called from any goroutine.
 	Turn = live.Turn

@@ -27,6 +27,10 @@ type schedulesCreateCmd struct {
 	At          timeFlag      `noenv:"" placeholder:"TIME" help:"Run once: 2026-01-31T08:00:00Z, or 30m from now."`
 	Agent       *agentFlag    `noenv:"" placeholder:"AGENT" help:"${schedules_agent}"`
 	Session     string        `noenv:"" placeholder:"ID" help:"The session of the runs. Default: one of its own."`
+
+	Goal     bool    `noenv:"" help:"Each run is a goal: PROMPT is what is to be reached."`
+	MaxTurns int     `noenv:"" placeholder:"N" help:"Turns of each goal. Default: 50."`
+	MaxCost  float64 `noenv:"" placeholder:"USD" help:"US dollars that each goal may cost."`
 }
 
 // timeFlag is a time, or how far ahead it is.
@@ -48,14 +52,16 @@ func (f *timeFlag) UnmarshalText(text []byte) error {
 
 // Help is shown below the flags.
 func (*schedulesCreateCmd) Help() string {
-	return `Runs are turns of one session, which the first one makes; they never overlap, and of runs that were missed
-one is made up. The commands of a file's tools stay here: who attaches to a run runs its tools.
+	return `Runs are turns of one session, which the first one makes, or goals with --goal; they never overlap, and of
+runs that were missed one is made up. The commands of a file's tools stay here: who attaches to a run runs its tools.
 
 Examples:
 
   agentd schedules create --id nightly --cron '30 2 * * *' --zone Europe/Berlin examples/agents/greeter.yaml "Report"
 
   agentd schedules create --every 1h --agent greeter "Look what is new"
+
+  agentd schedules create --every 24h --goal --max-turns 20 --agent greeter "Sort the inbox"
 
   agentd schedules create --at 30m --session s-17 "Remind me"`
 }
@@ -73,6 +79,10 @@ func (c *schedulesCreateCmd) Validate() error {
 		return errors.New("want one of --cron, --every and --at")
 	case c.Zone != "" && c.Cron == "":
 		return errors.New("--zone is for --cron")
+	case !c.Goal && (c.MaxTurns != 0 || c.MaxCost != 0):
+		return errors.New("--max-turns and --max-cost are for --goal")
+	case c.MaxTurns < 0, c.MaxCost < 0:
+		return errors.New("--max-turns and --max-cost must not be negative")
 	case c.Agent == nil && c.Session == "" && len(c.Words) < 2:
 		return errors.New("want a file with an agent and a prompt, or --agent or --session and a prompt")
 	}
@@ -97,7 +107,10 @@ func (c *schedulesCreateCmd) Run(p *process) error {
 		defer d.pack.close()
 		def.Agent, def.Tools, words, opts = d.Agent, d.Tools, words[1:], d.pack.client()
 	}
-	def.Prompt = strings.Join(words, " ")
+	if def.Prompt = strings.Join(words, " "); c.Goal {
+		def.Goal = &client.GoalSpec{Goal: def.Prompt, MaxTurns: c.MaxTurns, MaxCostUSD: c.MaxCost}
+		def.Prompt = ""
+	}
 	return c.talk(p, func(t talk) error {
 		s, err := get(t, func(ctx context.Context) (*client.Schedule, error) { return t.conn.CreateSchedule(ctx, def) })
 		if err != nil {

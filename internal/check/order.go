@@ -12,11 +12,12 @@ type order struct {
 	reportf   func(rule string, rec int64, want, format string, args ...any)
 	inherited int64
 
-	open   string              // the turn that has started and not ended, "" for none
-	queued map[string]int64    // turns that wait for their start, with the record of their prompt
-	known  map[uint64]struct{} // the turns that the log has, each as a hash
-	calls  map[string]*call    // of the open turn
-	goals  goals
+	open     string              // the turn that has started and not ended, "" for none
+	queued   map[string]int64    // turns that wait for their start, with the record of their prompt
+	known    map[uint64]struct{} // the turns that the log has, each as a hash
+	calls    map[string]*call    // of the open turn
+	goals    goals
+	children children
 }
 
 // call is a tool call of the open turn.
@@ -59,9 +60,11 @@ func (o *order) add(rec record.Record, fact any) {
 	case *record.TurnStarted:
 		o.start(rec)
 		o.goalTurn(rec, f.Goal)
+		o.child(rec, f)
 	case *record.CompactionAsked, *record.GoalStarted, *record.GoalCheckpointed, *record.GoalPaused,
-		*record.GoalResumed, *record.GoalEnded, *record.MessageInjected:
+		*record.GoalResumed, *record.GoalEnded, *record.MessageInjected, *record.ChildSpawned, *record.ChildReported:
 		o.goal(rec, f)
+		o.child(rec, f)
 		if rec.TurnID != "" {
 			o.reportf(ruleOrder, rec.Seq, "one of no turn", "it is a %s of turn %q", rec.Kind, rec.TurnID)
 		}

@@ -19,7 +19,7 @@ func timing(s *agentdv1.Schedule) string {
 
 // Schedules lists schedules.
 func (p *Printer) Schedules(all []*agentdv1.Schedule) error {
-	header := []string{"SCHEDULE", "WHEN", "NEXT", "LAST", "RUNS", "SESSION", "BY", "ERROR"}
+	header := []string{"SCHEDULE", "STARTS", "WHEN", "NEXT", "LAST", "RUNS", "SESSION", "BY", "ERROR"}
 	return list(p, all, header, func(s *agentdv1.Schedule) []string {
 		next, last := "", ""
 		if s.GetNextTime() != nil {
@@ -29,9 +29,18 @@ func (p *Printer) Schedules(all []*agentdv1.Schedule) error {
 			last = ago(p.Now, s.GetLastTime())
 		}
 		return []string{
-			s.GetId(), timing(s), next, last, number(s.GetRuns()), s.GetSessionId(), s.GetCreatedBy(), s.GetLastError(),
+			s.GetId(), starts(s), timing(s), next, last, number(s.GetRuns()), s.GetSessionId(), s.GetCreatedBy(),
+			s.GetLastError(),
 		}
 	})
+}
+
+// starts is what a run of a schedule is.
+func starts(s *agentdv1.Schedule) string {
+	if s.GetGoal() != nil {
+		return "a goal"
+	}
+	return "a turn"
 }
 
 // Schedule shows one schedule.
@@ -41,9 +50,11 @@ func (p *Printer) Schedule(s *agentdv1.Schedule) error {
 	}
 	facts := []fact{
 		{"schedule", s.GetId()},
+		{"starts", starts(s)},
 		{"when", timing(s)},
 		{"session", s.GetSessionId()},
 		{"prompt", s.GetExecute().GetUserPrompt()},
+		{"goal", s.GetGoal().GetGoal()},
 		{"runs", number(s.GetRuns())},
 		{"created by", s.GetCreatedBy()},
 		{"created", exact(p.Now, s.GetCreateTime())},

@@ -17,6 +17,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/internal/bus"
 	"github.com/apzuk3/agentd/internal/cluster"
 	"github.com/apzuk3/agentd/internal/share"
@@ -61,6 +62,8 @@ const (
 	featureShares = "tenant-shares"
 	// featureGoals: it reads the records of goals, and goes on with them.
 	featureGoals = "goals"
+	// featureChildren: it reads the records of children, and looks after them.
+	featureChildren = "children"
 )
 
 // features are those that a replica lists.
@@ -68,7 +71,7 @@ func (c *Cluster) features() []string {
 	if c.Featureless {
 		return nil
 	}
-	return []string{featureSlices, featureSealing, featureShares, featureGoals, cluster.FeatureAsks}
+	return []string{featureSlices, featureSealing, featureShares, featureGoals, featureChildren, cluster.FeatureAsks}
 }
 
 // maySeal refuses to encrypt beside replicas that would neither open what this one seals nor follow it to a newer data
@@ -94,6 +97,25 @@ func (d *Daemon) goalsWaitFor() string {
 			"try again when all replicas are of a version that does", r.Name, r.Version)
 	}
 	return ""
+}
+
+// childrenWaitFor is goalsWaitFor for the children of agents.
+func (d *Daemon) childrenWaitFor() string {
+	for _, r := range d.replica.member.Lacking(featureChildren) {
+		return fmt.Sprintf("replica %s of version %s does not know background agents", r.Name, r.Version)
+	}
+	return ""
+}
+
+// below reaches goals that other replicas own, once there is a server.
+type below struct{ d *Daemon }
+
+func (b below) ControlGoal(ctx context.Context, address, id string, action agentdv1.GoalAction) error {
+	return b.d.server.ControlGoal(ctx, address, id, action)
+}
+
+func (b below) Inject(ctx context.Context, address, id, text, key string) error {
+	return b.d.server.Inject(ctx, address, id, text, key)
 }
 
 // warnOfSlices says that older replicas count for themselves what they reserve.

@@ -196,6 +196,7 @@ func Open(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 	}
 	if d.replica != nil {
 		turns.Bus, turns.Places, turns.Reach = d.replica.bus, d.replica.turns, d.replica.reach.reaches
+		turns.Below, turns.ChildrenWaitFor = below{d}, d.childrenWaitFor
 	}
 	if d.manager, err = session.NewManager(turns); err != nil {
 		return nil, err

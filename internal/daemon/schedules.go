@@ -21,7 +21,8 @@ func (d *Daemon) startDriver() {
 		return
 	}
 	d.driver.Store(schedule.Drive(schedule.DriverConfig{
-		DB: d.Database(), Objects: d.ledger, Mine: d.isFirst, Start: d.server.StartTurn, Logger: d.log,
+		DB: d.Database(), Objects: d.ledger, Mine: d.isFirst, Start: d.server.StartTurn,
+		StartGoal: d.server.StartGoal, Logger: d.log,
 	}))
 }
 

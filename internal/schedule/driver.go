@@ -40,6 +40,8 @@ type DriverConfig struct {
 	// Start starts a turn for the principal of the context and returns its id. A repeat with the same idempotency key
 	// returns that of the first one. Its errors are *fault.Error.
 	Start func(ctx context.Context, ex *agentdv1.RunRequest_ExecuteRequest) (turnID string, err error)
+	// StartGoal does the same with a goal, and returns the id of its turn. A session that works on a goal is busy.
+	StartGoal func(ctx context.Context, goal *agentdv1.StartGoalRequest) (turnID string, err error)
 	// Logger receives what fails.
 	Logger *slog.Logger
 }
@@ -131,7 +133,7 @@ func (d *Driver) round(ctx context.Context) (wait time.Duration, err error) {
 func (d *Driver) start(ctx context.Context, r *row) error {
 	reading, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
-	ex, err := execute(reading, d.cfg.Objects, r)
+	w, err := startedBy(reading, d.cfg.Objects, r)
 	if errors.Is(err, ledger.ErrNoObject) { // it was erased
 		if err = d.table.remove(reading, r.tenant, r.id); errors.Is(err, errNone) {
 			err = nil
@@ -140,6 +142,7 @@ func (d *Driver) start(ctx context.Context, r *row) error {
 	} else if err != nil {
 		return err
 	}
+	ex, _ := w.execute()
 	ex.SessionId, ex.Create, ex.IdempotencyKey = &r.session, true, keyOf(r)
 	if r.runs > 0 {
 		ex.InitialState, ex.InitialStateJson, ex.SeedMessages, ex.Labels = nil, "", nil, nil
@@ -147,7 +150,13 @@ func (d *Driver) start(ctx context.Context, r *row) error {
 	p := principal.Principal{ID: r.maker, Tenant: r.tenant, Role: principal.Caller}
 	starting, cancel := context.WithTimeout(principal.With(ctx, p), startTimeout)
 	defer cancel()
-	turn, failed := d.cfg.Start(starting, ex)
+	var turn string
+	var failed error
+	if w.goal != nil {
+		turn, failed = d.cfg.StartGoal(starting, w.goal)
+	} else {
+		turn, failed = d.cfg.Start(starting, ex)
+	}
 	if ctx.Err() != nil {
 		return nil // the next driver starts it under the same key
 	}

@@ -8,7 +8,6 @@ import (
 	"regexp"
 	"time"
 
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -61,45 +60,13 @@ func timeOf(t time.Time) *timestamppb.Timestamp {
 }
 
 // told is a schedule as clients read it.
-func told(r *row, ex *agentdv1.RunRequest_ExecuteRequest) *agentdv1.Schedule {
+func told(r *row, w work) *agentdv1.Schedule {
 	out := &agentdv1.Schedule{
-		Id: r.id, SessionId: r.session, Execute: ex, CreatedBy: r.maker, CreateTime: timeOf(r.created),
+		Id: r.id, SessionId: r.session, Execute: w.ex, Goal: w.goal, CreatedBy: r.maker, CreateTime: timeOf(r.created),
 		NextTime: timeOf(r.next), LastTime: timeOf(r.last), LastTurnId: r.turn, LastError: r.err, Runs: r.runs,
 	}
 	r.timing.proto(out)
 	return out
-}
-
-// checkExecute refuses what a schedule does not start.
-func (g *Registry) checkExecute(ctx context.Context, ex *agentdv1.RunRequest_ExecuteRequest) error {
-	for field, set := range map[string]bool{
-		"turn_id": ex.GetTurnId() != "", "idempotency_key": ex.GetIdempotencyKey() != "",
-		"on_busy":       ex.GetOnBusy() != 0,
-		"on_disconnect": ex.GetOnDisconnect() != 0, "disconnect_grace": ex.GetDisconnectGrace() != nil,
-		"fork": ex.GetFork(), "create": ex.GetCreate(),
-	} {
-		if set {
-			return fault.Errorf(fault.Invalid, "execute.%s is for one turn: leave it out", field).
-				Breaking("execute."+field, fault.RuleExcluded)
-		}
-	}
-	switch {
-	case ex.GetUserPrompt() == "" && len(ex.GetUserParts()) == 0:
-		return fault.Errorf(fault.Invalid, "execute.user_prompt is empty: a turn needs something to respond to").
-			Breaking("execute.user_prompt", fault.RuleRequired)
-	case ex.GetAgent() == nil && ex.GetAgentRef() == nil && ex.GetSessionId() == "":
-		return fault.Errorf(fault.Invalid,
-			"execute needs an agent, an agent_ref, or the session_id of a session that has one").
-			Breaking("execute.agent", fault.RuleRequired)
-	case ex.GetSessionId() != "" && !idRule.MatchString(ex.GetSessionId()):
-		return fault.Errorf(fault.Invalid, "execute.session_id: the id of a session has 1 to 128 of A-Z, a-z, 0-9 and "+
-			". _ : @ -, a letter or a digit first").Breaking("execute.session_id", fault.RuleFormat)
-	case ex.GetAgent() == nil:
-		return nil
-	}
-	return g.cfg.Check(ctx, &record.Spec{
-		Agent: proto.CloneOf(ex.GetAgent()), Tools: ex.GetTools(), Tenant: principal.Of(ctx).Tenant,
-	})
 }
 
 // Create makes a schedule.
@@ -119,18 +86,23 @@ func (g *Registry) Create(
 	if err != nil {
 		return nil, err
 	}
-	ex := req.GetExecute()
-	if err := g.checkExecute(ctx, ex); err != nil {
+	w, err := workOf(req)
+	if err != nil {
 		return nil, err
 	}
-	content, err := proto.MarshalOptions{Deterministic: true}.Marshal(ex)
+	if err := g.check(ctx, w); err != nil {
+		return nil, err
+	}
+	ex, at := w.execute()
+	when.Goal = w.goal != nil
+	content, err := w.encoded()
 	switch {
 	case err != nil:
 		return nil, err
 	case len(content) > mostBytes:
-		return nil, fault.Errorf(fault.LimitExceeded, "execute takes %d bytes, at most %d are allowed",
-			len(content), mostBytes).
-			Breaking("execute", fault.RuleRange).Over("schedule_bytes", mostBytes, len(content))
+		return nil, fault.Errorf(fault.LimitExceeded, "%s takes %d bytes, at most %d are allowed",
+			at, len(content), mostBytes).
+			Breaking(at, fault.RuleRange).Over("schedule_bytes", mostBytes, len(content))
 	}
 	by := principal.Of(ctx)
 	r := &row{
@@ -147,12 +119,12 @@ func (g *Registry) Create(
 		r.next = when.At // also one that has passed
 	}
 	r.due = r.next
-	return g.keep(ctx, r, ex, content)
+	return g.keep(ctx, r, w, content)
 }
 
 // keep writes a schedule: first what it starts, so that no row is without.
 func (g *Registry) keep(
-	ctx context.Context, r *row, ex *agentdv1.RunRequest_ExecuteRequest, content []byte,
+	ctx context.Context, r *row, w work, content []byte,
 ) (*agentdv1.Schedule, error) {
 	switch before, err := g.table.get(ctx, r.tenant, r.id); {
 	case err == nil:
@@ -182,7 +154,7 @@ func (g *Registry) keep(
 		return nil, err
 	}
 	g.made()
-	return told(r, ex), nil
+	return told(r, w), nil
 }
 
 // repeated is the answer to a request for a schedule that there is.
@@ -192,31 +164,22 @@ func (g *Registry) repeated(ctx context.Context, before, r *row, content []byte)
 		return nil, err
 	}
 	same := before.timing.Cron == r.timing.Cron && before.timing.Zone == r.timing.Zone &&
-		before.timing.Every == r.timing.Every && before.timing.At.Equal(r.timing.At) && before.maker == r.maker
+		before.timing.Every == r.timing.Every && before.timing.At.Equal(r.timing.At) &&
+		before.timing.Goal == r.timing.Goal && before.maker == r.maker
 	if err != nil || !same || !bytes.Equal(o.Data, content) {
 		return nil, fault.Errorf(fault.Conflict, "there is a schedule %q that says something else: delete it first",
 			r.id).
 			Breaking("id", fault.RuleConflict)
 	}
-	ex := new(agentdv1.RunRequest_ExecuteRequest)
-	if err := proto.Unmarshal(o.Data, ex); err != nil {
+	w, err := decoded(o.Data, before.timing.Goal)
+	if err != nil {
 		return nil, err
 	}
-	return told(before, ex), nil
+	return told(before, w), nil
 }
 
 func object(tenant, id string) ledger.Object {
 	return ledger.Object{Tenant: tenant, Face: face, Kind: kind, ID: id}
-}
-
-// execute is what the runs of a schedule start, or ledger.ErrNoObject.
-func execute(ctx context.Context, objects ledger.Objects, r *row) (*agentdv1.RunRequest_ExecuteRequest, error) {
-	o, err := objects.Object(ctx, object(r.tenant, r.id))
-	if err != nil {
-		return nil, err
-	}
-	ex := new(agentdv1.RunRequest_ExecuteRequest)
-	return ex, proto.Unmarshal(o.Data, ex)
 }
 
 // notFound is the refusal of a schedule that there is not.
@@ -227,9 +190,9 @@ func notFound(id string) error {
 // Get returns a schedule.
 func (g *Registry) Get(ctx context.Context, id string) (*agentdv1.Schedule, error) {
 	r, err := g.table.get(ctx, principal.Of(ctx).Tenant, id)
-	var ex *agentdv1.RunRequest_ExecuteRequest
+	var w work
 	if err == nil {
-		ex, err = execute(ctx, g.cfg.Objects, &r)
+		w, err = startedBy(ctx, g.cfg.Objects, &r)
 	}
 	if errors.Is(err, errNone) || errors.Is(err, ledger.ErrNoObject) {
 		return nil, notFound(id)
@@ -237,7 +200,7 @@ func (g *Registry) Get(ctx context.Context, id string) (*agentdv1.Schedule, erro
 	if err != nil {
 		return nil, err
 	}
-	return told(&r, ex), nil
+	return told(&r, w), nil
 }
 
 // List returns a page of schedules, and what the next page begins with, "" for none.
@@ -258,7 +221,7 @@ func (g *Registry) List(
 		if i == limit {
 			return out, base64.RawURLEncoding.EncodeToString([]byte(all[i-1].id)), nil
 		}
-		out = append(out, told(&all[i], nil))
+		out = append(out, told(&all[i], listed(all[i].timing.Goal)))
 	}
 	return out, "", nil
 }

@@ -80,6 +80,15 @@ func (s *sessions) start(ctx context.Context, ex *agentdv1.RunRequest_ExecuteReq
 	return fmt.Sprint("t", len(s.all)), nil
 }
 
+// startGoal starts a goal, whose session is busy until it is set free.
+func (s *sessions) startGoal(ctx context.Context, goal *agentdv1.StartGoalRequest) (string, error) {
+	turn, err := s.start(ctx, goal.GetExecute())
+	if err == nil {
+		s.set(goal.GetExecute().GetSessionId(), true)
+	}
+	return turn, err
+}
+
 func (s *sessions) set(busy string, is bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -97,7 +106,7 @@ func (s *sessions) runs() []started {
 
 func (s *sessions) drive(db sqlledger.DB, mine func() bool) *Driver {
 	return drive(DriverConfig{
-		DB: db, Objects: sqlledger.New(db), Mine: mine, Start: s.start, Logger: slog.New(slog.DiscardHandler),
+		DB: db, Objects: sqlledger.New(db), Mine: mine, Start: s.start, StartGoal: s.startGoal, Logger: slog.New(slog.DiscardHandler),
 	}, 5*time.Minute)
 }
 
@@ -284,12 +293,12 @@ func TestKilled(t *testing.T) {
 			t.Fatalf("%d are due, %v", len(due), err)
 		}
 		for i := range due { // a server that died has started these
-			ex, err := execute(t.Context(), sqlledger.New(db), &due[i])
+			w, err := startedBy(t.Context(), sqlledger.New(db), &due[i])
 			if err != nil {
 				t.Fatal(err)
 			}
-			ex.IdempotencyKey = keyOf(&due[i])
-			if _, err := s.start(t.Context(), ex); err != nil {
+			w.ex.IdempotencyKey = keyOf(&due[i])
+			if _, err := s.start(t.Context(), w.ex); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -344,6 +353,53 @@ func eachDatabase(t *testing.T, test func(t *testing.T, db sqlledger.DB)) {
 	})
 }
 
+// TestGoals: a goal that works longer than the time between two runs holds the next one up, of those that were missed
+// one is made up, and a schedule says what it starts.
+func TestGoals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db, s := inMemory(t), &sessions{}
+		ex := request("").GetExecute()
+		ex.UserPrompt = ""
+		r := &agentdv1.CreateScheduleRequest{Id: "tidy", Goal: &agentdv1.StartGoalRequest{
+			Execute: ex, Goal: "tidy up", MaxTurns: new(int32(7)), MaxCost: 0.5,
+		}}
+		r.Timing = &agentdv1.CreateScheduleRequest_Every{Every: durationpb.New(time.Hour)}
+		made := create(t, kept(db), r)
+		if made.GetGoal().GetMaxTurns() != 7 || made.GetExecute() != nil {
+			t.Errorf("made %v", made)
+		}
+		if again := create(t, kept(db), r); again.GetSessionId() != made.GetSessionId() || again.GetGoal().GetGoal() != "tidy up" {
+			t.Errorf("a repeat: %v", again)
+		}
+		begun := time.Now()
+		d := s.drive(db, always)
+		time.Sleep(3*time.Hour + 20*time.Minute)
+		waits, err := kept(db).Get(as(t, "acme", "ann"), "tidy")
+		if n := len(s.runs()); n != 1 || err != nil || waits.GetRuns() != 1 || waits.GetLastError() == "" {
+			t.Fatalf("%d runs while the goal works: %v, %v", n, waits, err)
+		}
+		d.Close() // another one takes over
+		d = s.drive(db, always)
+		defer d.Close()
+		s.set(made.GetSessionId(), false)
+		time.Sleep(6 * time.Second)
+		s.set(made.GetSessionId(), false)
+		time.Sleep(39 * time.Minute)
+		if n := len(s.runs()); n != 2 {
+			t.Fatalf("%d runs after it has ended, want one that is made up", n)
+		}
+		sleepUntil(begun.Add(4*time.Hour + time.Second))
+		all := s.runs()
+		if len(all) != 3 || all[0].session != made.GetSessionId() || len(all[0].ex.GetLabels()) != 1 || len(all[1].ex.GetLabels()) != 0 {
+			t.Errorf("runs %+v", all)
+		}
+		list, _, err := kept(db).List(as(t, "acme", "ann"), "", 10)
+		if err != nil || len(list) != 1 || list[0].GetGoal() == nil || list[0].GetGoal().GetGoal() != "" || list[0].GetLastError() != "" {
+			t.Errorf("listed %v, %v", list, err)
+		}
+	})
+}
+
 // TestFailures: a run that can start later waits; one that cannot is noted, and the next one comes at its time.
 func TestFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -393,6 +449,12 @@ func TestFailures(t *testing.T) {
 	})
 }
 
+// timed adds a time to a request.
+func timed(r *agentdv1.CreateScheduleRequest) *agentdv1.CreateScheduleRequest {
+	r.Timing = &agentdv1.CreateScheduleRequest_Every{Every: durationpb.New(time.Hour)}
+	return r
+}
+
 // TestRegistry: ids, tenants, repeats, refusals.
 func TestRegistry(t *testing.T) {
 	g := kept(inMemory(t))
@@ -416,6 +478,11 @@ func TestRegistry(t *testing.T) {
 		"never":          {cronAt("b", "0 0 31 2 *", ""), fault.Invalid, "does not come"},
 		"bad id":         {cronAt("-b", "@daily", ""), fault.Invalid, "id:"},
 		"too large":      {large(), fault.LimitExceeded, "at most 262144"},
+		"nothing":        {timed(&agentdv1.CreateScheduleRequest{}), fault.Invalid, "execute, which starts a turn, or goal"},
+		"both":           {timed(&agentdv1.CreateScheduleRequest{Execute: request("").GetExecute(), Goal: &agentdv1.StartGoalRequest{}}), fault.Invalid, "one of them"},
+		"no goal":        {timed(&agentdv1.CreateScheduleRequest{Goal: &agentdv1.StartGoalRequest{Execute: &agentdv1.RunRequest_ExecuteRequest{Agent: &agentdv1.Agent{Name: "a"}}}}), fault.Invalid, "goal.goal"},
+		"prompted goal":  {timed(&agentdv1.CreateScheduleRequest{Goal: &agentdv1.StartGoalRequest{Goal: "x", Execute: request("").GetExecute()}}), fault.Invalid, "goal.execute has a prompt"},
+		"key of a goal":  {timed(&agentdv1.CreateScheduleRequest{Goal: &agentdv1.StartGoalRequest{Goal: "x", Execute: &agentdv1.RunRequest_ExecuteRequest{IdempotencyKey: "k"}}}), fault.Invalid, "goal.execute.idempotency_key"},
 		"busy":           {with(func(ex *agentdv1.RunRequest_ExecuteRequest) { ex.OnBusy = 2 }), fault.Invalid, "execute.on_busy"},
 		"key":            {with(func(ex *agentdv1.RunRequest_ExecuteRequest) { ex.IdempotencyKey = "k" }), fault.Invalid, "idempotency_key"},
 		"no prompt":      {with(func(ex *agentdv1.RunRequest_ExecuteRequest) { ex.UserPrompt = "" }), fault.Invalid, "user_prompt"},

@@ -12,12 +12,14 @@ import (
 	"github.com/apzuk3/agentd/session/fault"
 )
 
-// timing is when a schedule runs, as it is kept: one of the fields is set, of cron with its zone.
+// timing is when a schedule runs, as it is kept: one of the fields is set, of cron with its zone; and what, a goal or a
+// turn.
 type timing struct {
 	Cron  string        `json:"cron,omitempty"`
 	Zone  string        `json:"zone,omitempty"`
 	Every time.Duration `json:"every,omitempty"`
 	At    time.Time     `json:"at,omitzero"`
+	Goal  bool          `json:"goal,omitempty"`
 }
 
 // times yields the times of a timing.

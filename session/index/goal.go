@@ -38,6 +38,13 @@ type Goal struct {
 	Until time.Time         `json:"until,omitzero"`
 	// Waiting is how many messages wait for its next turn.
 	Waiting int `json:"waiting,omitempty"`
+	// Parent is whose child the session is, nil for none. Alerted is the record of the last alert for it, and Below
+	// what children of the session count as spent.
+	Parent  *record.GoalParent `json:"parent,omitempty"`
+	Alerted int64              `json:"alerted,omitempty"`
+	Below   record.Spent       `json:"below,omitzero"`
+	// EndSeq is the record of its end, 0 before.
+	EndSeq int64 `json:"end_seq,omitempty"`
 	// Started is when it began, and Ended when it ended; Took is how long that was, in nanoseconds.
 	Started time.Time     `json:"-"`
 	Ended   time.Time     `json:"ended,omitzero"`
@@ -68,9 +75,10 @@ func goalOf(s *goal.State) *Goal {
 	g := &Goal{
 		ID: s.F.ID, Text: s.F.Goal, Status: s.Status(), Totals: s.Totals, Final: s.Final, Detail: s.Detail,
 		Message: s.Failure, Turn: s.Turn, Wait: s.Wait, Until: s.Until, Waiting: s.Waiting(), Started: s.Started,
-		Seq: s.Seq,
+		Parent: s.F.Parent, Alerted: s.Alerted, Below: s.Below(), Seq: s.Seq,
 	}
 	if s.End != nil {
+		g.EndSeq = s.EndSeq
 		g.Reason, g.Ended, g.Took, g.Message = s.End.Reason, s.Ended, s.End.Took, s.End.Message
 	}
 	return g
@@ -98,13 +106,19 @@ func ReadGoal(r store.Row) (*Goal, error) {
 // Goal returns the session's goal as it stands. A fork has none of its parent's.
 func (x *Index) Goal() goal.State {
 	if x.goal.Seq <= x.Inherited {
-		return goal.State{}
+		return goal.State{Team: x.goal.Team}
 	}
 	return x.goal
 }
 
 // noteGoal applies a record to the goal and returns it if that changes its row.
 func (x *Index) noteGoal(rec record.Record, fact any) []entry {
+	switch fact.(type) {
+	case *record.ChildSpawned, *record.ChildReported:
+		if rec.Seq <= x.Inherited { // the children are those of the other session
+			return nil
+		}
+	}
 	if !x.goal.Apply(rec, fact) || x.goal.Seq == 0 || x.goal.Seq <= x.Inherited {
 		return nil
 	}

@@ -128,6 +128,8 @@ type TurnStarted struct {
 	By string `json:"by,omitempty"`
 	// Goal is set in the turns of a goal.
 	Goal *GoalTurn `json:"goal,omitempty"`
+	// Reports is set if Prompt begins with reports of children.
+	Reports *Reports `json:"reports,omitempty"`
 	// Trace is the trace that the turn is part of, also after a restart; zero for none.
 	Trace tracecontext.Context `json:"trace,omitzero"`
 	// Warnings are about what of the request was left out.

@@ -1,6 +1,7 @@
 package record
 
 import (
+	"slices"
 	"time"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
@@ -33,6 +34,8 @@ type GoalStarted struct {
 	Totals  GoalTotals `json:"totals,omitzero"`
 	// By is the id of the principal who has started it.
 	By string `json:"by,omitempty"`
+	// Parent is set in the session of a child.
+	Parent *GoalParent `json:"parent,omitempty"`
 }
 
 // GoalFirst is what the first turn of a goal has.
@@ -51,6 +54,8 @@ type GoalTools struct {
 	// nanoseconds.
 	Schedules bool          `json:"schedules,omitempty"`
 	MaxDefer  time.Duration `json:"max_defer,omitempty"`
+	// Reports has them tell the parent of their session what they find.
+	Reports bool `json:"reports,omitempty"`
 }
 
 // GoalLimits are how far a goal may go; 0 is no limit. Times are in nanoseconds.
@@ -58,6 +63,7 @@ type GoalLimits struct {
 	Turns   int64         `json:"turns,omitempty"`
 	Input   int64         `json:"input_tokens,omitempty"`
 	Output  int64         `json:"output_tokens,omitempty"`
+	Tokens  int64         `json:"tokens,omitempty"` // of both
 	Cost    NanoUSD       `json:"cost_usd,omitempty"`
 	Wall    time.Duration `json:"wall,omitempty"`
 	PerTurn time.Duration `json:"per_turn,omitempty"`
@@ -103,16 +109,24 @@ type GoalSaid struct {
 	// Wake is when the next turn is to begin, and Prompt its prompt, "" for the continuation.
 	Wake   time.Time `json:"wake,omitzero"`
 	Prompt string    `json:"prompt,omitempty"`
+	// Alerts are for the parent of the session.
+	Alerts []GoalAlert `json:"alerts,omitempty"`
 }
 
 // Add returns what was said with what is said later. That the goal is reached stands.
 func (g *GoalSaid) Add(later *GoalSaid) *GoalSaid {
 	switch {
-	case later == nil || g != nil && g.Done && !later.Done:
+	case later == nil:
 		return g
-	default:
+	case g == nil:
 		return later
 	}
+	out := *later
+	if g.Done && !later.Done || !later.Done && later.Wake.IsZero() {
+		out = *g
+	}
+	out.Alerts = slices.Concat(g.Alerts, later.Alerts)
+	return &out
 }
 
 // GoalCheckpointed says how a goal stands: after each turn of it, and when it begins to wait later.

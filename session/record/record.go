@@ -42,7 +42,11 @@ const (
 	KindGoalPaused       Kind = "goal_paused"       // GoalPaused
 	KindGoalResumed      Kind = "goal_resumed"      // GoalResumed
 	KindGoalEnded        Kind = "goal_ended"        // GoalEnded
-	KindMessageInjected  Kind = "message_injected"  // MessageInjected
+
+	// Of children of the session; all of no turn.
+	KindChildSpawned    Kind = "child_spawned"    // ChildSpawned
+	KindChildReported   Kind = "child_reported"   // ChildReported
+	KindMessageInjected Kind = "message_injected" // MessageInjected
 
 	// Of an agent that a backend runs; the protocol's message, without the session's id.
 	KindRemoteSession Kind = "remote_session" // agentdv1.RemoteSession
@@ -77,6 +81,8 @@ var kinds = []struct {
 	{KindGoalResumed, func() any { return &GoalResumed{} }},
 	{KindGoalCheckpointed, func() any { return &GoalCheckpointed{} }},
 	{KindGoalEnded, func() any { return &GoalEnded{} }},
+	{KindChildSpawned, func() any { return &ChildSpawned{} }},
+	{KindChildReported, func() any { return &ChildReported{} }},
 }
 
 // Kinds returns every kind, in an order in which one turn can have them.
@@ -97,7 +103,7 @@ func (k Kind) OfSession() bool { return slices.Contains(ofSession, k) }
 // ofSession are the kinds of OfSession.
 var ofSession = []Kind{
 	KindCompactionAsked, KindGoalStarted, KindGoalCheckpointed, KindGoalPaused, KindGoalResumed, KindGoalEnded,
-	KindMessageInjected,
+	KindMessageInjected, KindChildSpawned, KindChildReported,
 }
 
 // row is the place of a kind in the table, -1 for none.

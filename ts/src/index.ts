@@ -11,7 +11,7 @@ export type { ReconnectPolicy } from "./backoff.js";
 export type { TokenSource } from "./credential.js";
 export { AgentdError, type ErrorCode, type ErrorDetails, type ExceededLimit, type Violation } from "./errors.js";
 export type { AgentKind, AgentOutcome, End, Event, EventBase, EventBody, Lineage, RemoteSession, ToolCall } from "./events.js";
-export type { GoalChange } from "./goals.js";
+export type { ChildChange, GoalChange } from "./goals.js";
 export type { InteractionFilter, Interactions, Question } from "./interactions.js";
 export type { JsonObject, JsonValue } from "./json.js";
 export {

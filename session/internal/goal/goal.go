@@ -14,6 +14,7 @@ import (
 	"time"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/session/internal/team"
 	"github.com/apzuk3/agentd/session/record"
 )
 
@@ -49,10 +50,16 @@ type State struct {
 	// Wait is what it waits for, and Until when that ends.
 	Wait  agentdv1.GoalWait
 	Until time.Time
-	// End is its end and Ended the time of that; nil before.
-	End   *record.GoalEnded
-	Ended time.Time
+	// End is its end, Ended the time of that, and EndSeq its record; nil before.
+	End    *record.GoalEnded
+	Ended  time.Time
+	EndSeq int64
+	// Alerted is the record of the last alert for the session's parent, 0 for none.
+	Alerted int64
+	// Team are the children of the session, with a goal or without one.
+	Team team.State
 
+	since    int64     // the record from which on children count as the goal's
 	begun    bool      // a turn has started
 	released bool      // a caller lets the next turn begin
 	inbox    []message // in order; never changed in place
@@ -68,6 +75,9 @@ type message struct {
 
 // IsOpen reports whether there is a goal that has not ended.
 func (s *State) IsOpen() bool { return s.Seq > 0 && s.End == nil }
+
+// Below is what the children that the goal has spawned count as spent.
+func (s *State) Below() record.Spent { return s.Team.HeldSince(s.since) }
 
 // Waiting returns how many messages wait.
 func (s *State) Waiting() int { return len(s.inbox) }
@@ -93,11 +103,16 @@ func (s *State) Status() agentdv1.GoalStatus {
 func (s *State) Apply(rec record.Record, fact any) bool {
 	switch f := fact.(type) {
 	case *record.GoalStarted:
+		before := s.since
 		*s = State{
 			Seq: rec.Seq, Started: rec.Time, F: f, Totals: f.Totals, Prompt: f.Prompt,
-			inbox: s.inbox, bytes: s.bytes, keys: s.keys,
+			inbox: s.inbox, bytes: s.bytes, keys: s.keys, Team: s.Team, since: rec.Seq,
+		}
+		if f.Resumed {
+			s.since = before
 		}
 	case *record.TurnStarted:
+		s.Team.Apply(rec, fact)
 		if f.Goal == nil {
 			return false
 		}
@@ -118,12 +133,17 @@ func (s *State) Apply(rec record.Record, fact any) bool {
 		}
 	case *record.GoalEnded:
 		if s.is(f.ID) {
-			s.End, s.Ended, s.Turn, s.Wait, s.Until = f, rec.Time, "", 0, time.Time{}
+			s.End, s.Ended, s.EndSeq, s.Turn, s.Wait, s.Until = f, rec.Time, rec.Seq, "", 0, time.Time{}
 		}
 	case *record.MessageInjected:
 		s.inject(rec.Seq, f)
+	case *record.Event:
+		if f.Goal == nil || len(f.Goal.Alerts) == 0 || !s.IsOpen() {
+			return false
+		}
+		s.Alerted = rec.Seq
 	default:
-		return false
+		return s.Team.Apply(rec, fact)
 	}
 	return true
 }
@@ -302,13 +322,14 @@ func (s *State) Next(now time.Time) Next {
 
 // exceeded returns the limit that is reached with totals at a time, 0 for none.
 func (s *State) exceeded(t record.GoalTotals, now time.Time) agentdv1.GoalReason {
-	l := s.F.Limits
+	l, below := s.F.Limits, s.Below()
 	switch {
 	case l.Turns > 0 && t.Turns >= l.Turns:
 		return agentdv1.GoalReason_GOAL_REASON_MAX_TURNS_EXCEEDED
-	case l.Input > 0 && t.Input >= l.Input, l.Output > 0 && t.Output >= l.Output:
+	case l.Input > 0 && t.Input >= l.Input, l.Output > 0 && t.Output >= l.Output,
+		l.Tokens > 0 && t.Input+t.Output+below.Tokens >= l.Tokens:
 		return agentdv1.GoalReason_GOAL_REASON_MAX_TOKENS_EXCEEDED
-	case l.Cost > 0 && t.Cost >= l.Cost:
+	case l.Cost > 0 && t.Cost+below.Cost >= l.Cost:
 		return agentdv1.GoalReason_GOAL_REASON_MAX_COST_EXCEEDED
 	case l.Wall > 0 && !now.Before(s.Started.Add(l.Wall)):
 		return agentdv1.GoalReason_GOAL_REASON_WALLCLOCK_EXCEEDED

@@ -243,6 +243,7 @@ func (s *Session) tryLocked(f *flight) error {
 			e.attempt.debts.Settle(ev.Path, lineage.Room(ev.Branch))
 		}
 		s.applyLocked(e.rec, e.fact, e.turn)
+		s.reportedLocked(e.fact)
 		s.reconcileLocked()
 		s.tail.Add(e.rec)
 		it := render.FactItem(e.rec, e.fact)

@@ -83,6 +83,8 @@ func (s *Session) Begin(ctx context.Context, p prompt.Prompt) (*Driver, error) {
 	}
 	t := newTurn(s, id)
 	t.attempt = t.newAttempt()
+	s.withReports(started)
+	spec.Prompt = started.Prompt
 	t.spec, t.keys, t.snapshot = spec, p.Keys, maps.Clone(whole)
 	data, err := logjson.Marshal(started)
 	if err != nil {

@@ -49,7 +49,7 @@ func (s *Session) SetOwn(info store.Info) {
 	}
 }
 
-// spentLocked returns what the turn and the session have spent so far.
+// spentLocked returns what the turn and the session have spent so far. What their children may spend counts.
 func (s *Session) spentLocked(t *Turn) (turn, session record.Spent) {
 	ran := time.Since(t.began)
 	turn = record.Spent{Calls: t.begun, Tokens: t.usage.Total, Cost: t.usage.Cost, Wall: ran}
@@ -59,6 +59,10 @@ func (s *Session) spentLocked(t *Turn) (turn, session record.Spent) {
 		Cost:   s.index.Usage.Cost,
 		Wall:   s.wall + ran,
 	}
+	children := s.teamLocked()
+	below, all := children.Held(t.id), children.Held("")
+	turn.Tokens, turn.Cost = turn.Tokens+below.Tokens, turn.Cost+below.Cost
+	session.Tokens, session.Cost = session.Tokens+all.Tokens, session.Cost+all.Cost
 	return turn, session
 }
 

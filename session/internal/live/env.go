@@ -5,6 +5,7 @@ import (
 
 	"github.com/apzuk3/agentd/session/index"
 	"github.com/apzuk3/agentd/session/internal/storage"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // Env is what the sessions of one server share.
@@ -15,8 +16,8 @@ type Env struct {
 	Host Host
 }
 
-// Host is what a session asks of the server that has it in memory, beyond the session itself. Cleared and
-// Rouse are called with the lock of the session held: they must not call it. The other methods are not.
+// Host is what a session asks of the server that has it in memory, beyond the session itself. Cleared,
+// Rouse and Reported are called with the lock of the session held: they must not call it. The other methods are not.
 // Sessions are named by their keys.
 type Host interface {
 	// Present calls f with the session of a key, which need not be in memory any more. If f succeeds and
@@ -34,4 +35,14 @@ type Host interface {
 	Calmed(*Session)
 	// Rouse says that watchers of the session have something to read.
 	Rouse(key string)
+	// Childless returns why no child may be spawned now, "" if one may.
+	Childless() string
+	// Tend starts those children of the session that have not begun, and writes down what the others have reported.
+	Tend(ctx context.Context, s *Session) error
+	// StopChild ends the goal of a child and those of the children below it.
+	StopChild(ctx context.Context, c *record.ChildSpawned) error
+	// TellChild leaves a message for the next turn of a child, once for each key.
+	TellChild(ctx context.Context, c *record.ChildSpawned, text, key string) error
+	// Reported says that a child of a session has something to report.
+	Reported(parent string)
 }

@@ -236,7 +236,9 @@ func (s *Session) finish(ctx context.Context, d *Driver, end *record.TurnEnded, 
 	begins, fact := queued, (*record.TurnStarted)(nil)
 	switch {
 	case queued != nil:
-		fact = &queued.waits.TurnStarted
+		fact = new(queued.waits.TurnStarted)
+		s.withReports(fact)
+		lock.Do(&s.mu, func() { queued.spec.Prompt = fact.Prompt })
 	case starts:
 		if begins, fact, err = st.startNext(); err != nil {
 			return nil, err

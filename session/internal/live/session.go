@@ -36,6 +36,7 @@ type Session struct {
 	Lease  lease.Lease // of the owner of the session
 	recent *recent.Log // what watchers have read; nil for a session that is only read from
 
+	Tending  sync.Mutex    // held while children are started and looked at; taken before mu
 	Resuming sync.Mutex    // held while an open turn is resumed; taken before mu
 	queueing chan struct{} // full while a turn is queued, dropped, or ends; filled before mu is taken
 
@@ -51,6 +52,7 @@ type Session struct {
 	own         record.Budget // the session's own budget, by CreateSession or UpdateSession
 	summarizes  int64         // the last record that asks for summaries; 0 is none
 	focus       string        // what they are to keep
+	reported    chan struct{} // closed when a child reports; nil if nobody waits
 	asked       record.Budget // the session budget of the last request with one; see sessionBudgetLocked
 	wall        time.Duration // the duration of all turns that have ended
 	turn        *Turn         // the last turn, running or over; nil before the first

@@ -6,6 +6,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session/internal/position"
+	"github.com/apzuk3/agentd/session/internal/team"
 	"github.com/apzuk3/agentd/session/record"
 )
 
@@ -42,6 +43,23 @@ func (v *view) goal(fact any) {
 			OutputTokens: f.Totals.Output, CostUsd: f.Totals.Cost.Dollars(), FinalText: f.Final, DoneDetail: f.Detail,
 			Message: f.Message, Duration: durationpb.New(f.Took),
 		}}
+	case *record.ChildSpawned:
+		ev.Event = &agentdv1.GoalEvent_ChildSpawned{ChildSpawned: &agentdv1.ChildSpawned{
+			Name: f.Name, SessionId: team.SessionOf(v.sessionID, f.Name), Branch: f.Branch, Depth: int32(f.Depth),
+			Goal:    f.Goal,
+			MaxCost: f.Limits.Cost.Dollars(), MaxTurns: f.Limits.Turns, MaxWallclock: durationpb.New(f.Limits.Wall),
+			TurnId: f.Turn,
+		}}
+	case *record.ChildReported:
+		said := &agentdv1.ChildReported{
+			Name: f.Name, SessionId: team.SessionOf(v.sessionID, f.Name), Kind: f.Kind, Text: f.Text,
+			Ended: f.End != nil,
+		}
+		if f.End != nil {
+			said.Reason, said.Turns, said.CostUsd = f.End.Reason, f.End.Totals.Turns, f.End.Totals.Cost.Dollars()
+			said.Tokens = f.End.Totals.Input + f.End.Totals.Output
+		}
+		ev.Event = &agentdv1.GoalEvent_ChildReported{ChildReported: said}
 	case *record.MessageInjected:
 		ev.Event = &agentdv1.GoalEvent_Message{Message: &agentdv1.GoalMessage{Text: f.Text, SentBy: f.By}}
 	}

@@ -254,7 +254,7 @@ func (v *view) fact(rec record.Record, fact any, replayed bool, offered []string
 			}
 		}
 	case *record.GoalStarted, *record.GoalCheckpointed, *record.GoalPaused, *record.GoalResumed, *record.GoalEnded,
-		*record.MessageInjected:
+		*record.MessageInjected, *record.ChildSpawned, *record.ChildReported:
 		v.goal(f)
 	case *record.TurnEnded:
 		v.end(f, asking)

@@ -19,11 +19,12 @@ var scenarios = map[string]harness.Scenario{
 
 // runOnly are the tests that TestServices does not run, and why.
 var runOnly = map[string]string{
-	"TestGeneratedTurns":  "it drives both services itself",
-	"TestWatchQueuedTurn": "about WatchTurn alone",
-	"TestWatchLeft":       "about WatchTurn alone",
-	"TestSubmitAgain":     "about SubmitToolResults alone",
-	"TestQuietWatch":      "about WatchTurn alone",
+	"TestGeneratedTurns":   "it drives both services itself",
+	"TestWatchQueuedTurn":  "about WatchTurn alone",
+	"TestWatchLeft":        "about WatchTurn alone",
+	"TestSubmitAgain":      "about SubmitToolResults alone",
+	"TestQuietWatch":       "about WatchTurn alone",
+	"TestBackgroundAgents": "sessions of children are named after a session whose id is made anew",
 }
 
 func TestScenarios(t *testing.T) { harness.CheckScenarios(t, scenarios, runOnly) }

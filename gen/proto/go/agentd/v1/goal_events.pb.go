@@ -348,7 +348,16 @@ type Goal struct {
 	UnpricedCalls int64 `protobuf:"varint,21,opt,name=unpriced_calls,json=unpricedCalls,proto3" json:"unpriced_calls,omitempty"`
 	// What WatchSession takes as cursor to begin with the goal; empty is the beginning of the
 	// session.
-	Cursor        string `protobuf:"bytes,22,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	Cursor string `protobuf:"bytes,22,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	// Of a child: the session whose agent has spawned it, its name there, its branch in the
+	// tree of sessions, and how many parents are above it. Empty for any other goal.
+	ParentSessionId string `protobuf:"bytes,30,opt,name=parent_session_id,json=parentSessionId,proto3" json:"parent_session_id,omitempty"`
+	// As that of ChildSpawned.
+	Name string `protobuf:"bytes,31,opt,name=name,proto3" json:"name,omitempty"`
+	// As that of ChildSpawned.
+	Branch string `protobuf:"bytes,32,opt,name=branch,proto3" json:"branch,omitempty"`
+	// As that of ChildSpawned.
+	Depth         int32 `protobuf:"varint,33,opt,name=depth,proto3" json:"depth,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -537,6 +546,34 @@ func (x *Goal) GetCursor() string {
 	return ""
 }
 
+func (x *Goal) GetParentSessionId() string {
+	if x != nil {
+		return x.ParentSessionId
+	}
+	return ""
+}
+
+func (x *Goal) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Goal) GetBranch() string {
+	if x != nil {
+		return x.Branch
+	}
+	return ""
+}
+
+func (x *Goal) GetDepth() int32 {
+	if x != nil {
+		return x.Depth
+	}
+	return 0
+}
+
 // GoalEvent is what has happened to a goal of the session. It has the turn_id of the turn
 // that was under way last, if there was one.
 type GoalEvent struct {
@@ -555,6 +592,8 @@ type GoalEvent struct {
 	//	*GoalEvent_Resumed
 	//	*GoalEvent_Ended
 	//	*GoalEvent_Message
+	//	*GoalEvent_ChildSpawned
+	//	*GoalEvent_ChildReported
 	Event         isGoalEvent_Event `protobuf_oneof:"event"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -665,6 +704,24 @@ func (x *GoalEvent) GetMessage() *GoalMessage {
 	return nil
 }
 
+func (x *GoalEvent) GetChildSpawned() *ChildSpawned {
+	if x != nil {
+		if x, ok := x.Event.(*GoalEvent_ChildSpawned); ok {
+			return x.ChildSpawned
+		}
+	}
+	return nil
+}
+
+func (x *GoalEvent) GetChildReported() *ChildReported {
+	if x != nil {
+		if x, ok := x.Event.(*GoalEvent_ChildReported); ok {
+			return x.ChildReported
+		}
+	}
+	return nil
+}
+
 type isGoalEvent_Event interface {
 	isGoalEvent_Event()
 }
@@ -699,6 +756,16 @@ type GoalEvent_Message struct {
 	Message *GoalMessage `protobuf:"bytes,25,opt,name=message,proto3,oneof"`
 }
 
+type GoalEvent_ChildSpawned struct {
+	// A child of the session was spawned.
+	ChildSpawned *ChildSpawned `protobuf:"bytes,30,opt,name=child_spawned,json=childSpawned,proto3,oneof"`
+}
+
+type GoalEvent_ChildReported struct {
+	// A child of the session has reported something, or has ended.
+	ChildReported *ChildReported `protobuf:"bytes,31,opt,name=child_reported,json=childReported,proto3,oneof"`
+}
+
 func (*GoalEvent_Started) isGoalEvent_Event() {}
 
 func (*GoalEvent_Checkpointed) isGoalEvent_Event() {}
@@ -710,6 +777,10 @@ func (*GoalEvent_Resumed) isGoalEvent_Event() {}
 func (*GoalEvent_Ended) isGoalEvent_Event() {}
 
 func (*GoalEvent_Message) isGoalEvent_Event() {}
+
+func (*GoalEvent_ChildSpawned) isGoalEvent_Event() {}
+
+func (*GoalEvent_ChildReported) isGoalEvent_Event() {}
 
 // GoalStarted is the beginning of a goal.
 type GoalStarted struct {
@@ -1221,11 +1292,249 @@ func (x *GoalMessage) GetSentBy() string {
 	return ""
 }
 
+// ChildSpawned says that an agent has spawned a child, which works in the background.
+type ChildSpawned struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its name, unique among the children of the session.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// The session of its goal.
+	SessionId string `protobuf:"bytes,2,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// Where it is in the tree of sessions: `bg.NAME`, behind the branch of its parent if that
+	// is a child, too.
+	Branch string `protobuf:"bytes,3,opt,name=branch,proto3" json:"branch,omitempty"`
+	// How many parents are above it.
+	Depth int32 `protobuf:"varint,4,opt,name=depth,proto3" json:"depth,omitempty"`
+	// What it is to reach.
+	Goal string `protobuf:"bytes,5,opt,name=goal,proto3" json:"goal,omitempty"`
+	// What it may spend, in US dollars; 0 is no limit.
+	MaxCost float64 `protobuf:"fixed64,6,opt,name=max_cost,json=maxCost,proto3" json:"max_cost,omitempty"`
+	// How many turns it may make.
+	MaxTurns int64 `protobuf:"varint,7,opt,name=max_turns,json=maxTurns,proto3" json:"max_turns,omitempty"`
+	// How long it may take.
+	MaxWallclock *durationpb.Duration `protobuf:"bytes,8,opt,name=max_wallclock,json=maxWallclock,proto3" json:"max_wallclock,omitempty"`
+	// The turn in which it was spawned.
+	TurnId        string `protobuf:"bytes,9,opt,name=turn_id,json=turnId,proto3" json:"turn_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChildSpawned) Reset() {
+	*x = ChildSpawned{}
+	mi := &file_agentd_v1_goal_events_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChildSpawned) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChildSpawned) ProtoMessage() {}
+
+func (x *ChildSpawned) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_goal_events_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChildSpawned.ProtoReflect.Descriptor instead.
+func (*ChildSpawned) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_goal_events_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *ChildSpawned) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ChildSpawned) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *ChildSpawned) GetBranch() string {
+	if x != nil {
+		return x.Branch
+	}
+	return ""
+}
+
+func (x *ChildSpawned) GetDepth() int32 {
+	if x != nil {
+		return x.Depth
+	}
+	return 0
+}
+
+func (x *ChildSpawned) GetGoal() string {
+	if x != nil {
+		return x.Goal
+	}
+	return ""
+}
+
+func (x *ChildSpawned) GetMaxCost() float64 {
+	if x != nil {
+		return x.MaxCost
+	}
+	return 0
+}
+
+func (x *ChildSpawned) GetMaxTurns() int64 {
+	if x != nil {
+		return x.MaxTurns
+	}
+	return 0
+}
+
+func (x *ChildSpawned) GetMaxWallclock() *durationpb.Duration {
+	if x != nil {
+		return x.MaxWallclock
+	}
+	return nil
+}
+
+func (x *ChildSpawned) GetTurnId() string {
+	if x != nil {
+		return x.TurnId
+	}
+	return ""
+}
+
+// ChildReported is what a child has told its parent, or its end. The parent's next turn
+// reads it.
+type ChildReported struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name of the child.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// The session of its goal.
+	SessionId string `protobuf:"bytes,2,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// Empty for an alert; `started` when its goal has begun; `completed`, `failed` or `stopped`.
+	Kind string `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`
+	// What it says.
+	Text string `protobuf:"bytes,4,opt,name=text,proto3" json:"text,omitempty"`
+	// True if its goal has ended. A child may say that it has completed before.
+	Ended bool `protobuf:"varint,5,opt,name=ended,proto3" json:"ended,omitempty"`
+	// Why its goal has ended.
+	Reason GoalReason `protobuf:"varint,6,opt,name=reason,proto3,enum=agentd.v1.GoalReason" json:"reason,omitempty"`
+	// Turns that it has made, when it has ended.
+	Turns int64 `protobuf:"varint,7,opt,name=turns,proto3" json:"turns,omitempty"`
+	// Tokens of its prompts and responses then, with those of its own children.
+	Tokens int64 `protobuf:"varint,8,opt,name=tokens,proto3" json:"tokens,omitempty"`
+	// US dollars then, with those of its own children.
+	CostUsd       float64 `protobuf:"fixed64,9,opt,name=cost_usd,json=costUsd,proto3" json:"cost_usd,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChildReported) Reset() {
+	*x = ChildReported{}
+	mi := &file_agentd_v1_goal_events_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChildReported) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChildReported) ProtoMessage() {}
+
+func (x *ChildReported) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_goal_events_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChildReported.ProtoReflect.Descriptor instead.
+func (*ChildReported) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_goal_events_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *ChildReported) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ChildReported) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *ChildReported) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *ChildReported) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *ChildReported) GetEnded() bool {
+	if x != nil {
+		return x.Ended
+	}
+	return false
+}
+
+func (x *ChildReported) GetReason() GoalReason {
+	if x != nil {
+		return x.Reason
+	}
+	return GoalReason_GOAL_REASON_UNSPECIFIED
+}
+
+func (x *ChildReported) GetTurns() int64 {
+	if x != nil {
+		return x.Turns
+	}
+	return 0
+}
+
+func (x *ChildReported) GetTokens() int64 {
+	if x != nil {
+		return x.Tokens
+	}
+	return 0
+}
+
+func (x *ChildReported) GetCostUsd() float64 {
+	if x != nil {
+		return x.CostUsd
+	}
+	return 0
+}
+
 var File_agentd_v1_goal_events_proto protoreflect.FileDescriptor
 
 const file_agentd_v1_goal_events_proto_rawDesc = "" +
 	"\n" +
-	"\x1bagentd/v1/goal_events.proto\x12\tagentd.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xab\x06\n" +
+	"\x1bagentd/v1/goal_events.proto\x12\tagentd.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x99\a\n" +
 	"\x04Goal\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x17\n" +
@@ -1254,7 +1563,11 @@ const file_agentd_v1_goal_events_proto_rawDesc = "" +
 	"\bend_time\x18\x13 \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x125\n" +
 	"\bduration\x18\x14 \x01(\v2\x19.google.protobuf.DurationR\bduration\x12%\n" +
 	"\x0eunpriced_calls\x18\x15 \x01(\x03R\runpricedCalls\x12\x16\n" +
-	"\x06cursor\x18\x16 \x01(\tR\x06cursor\"\x8a\x03\n" +
+	"\x06cursor\x18\x16 \x01(\tR\x06cursor\x12*\n" +
+	"\x11parent_session_id\x18\x1e \x01(\tR\x0fparentSessionId\x12\x12\n" +
+	"\x04name\x18\x1f \x01(\tR\x04name\x12\x16\n" +
+	"\x06branch\x18  \x01(\tR\x06branch\x12\x14\n" +
+	"\x05depth\x18! \x01(\x05R\x05depth\"\x8d\x04\n" +
 	"\tGoalEvent\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x17\n" +
@@ -1264,7 +1577,9 @@ const file_agentd_v1_goal_events_proto_rawDesc = "" +
 	"\x06paused\x18\x16 \x01(\v2\x15.agentd.v1.GoalPausedH\x00R\x06paused\x122\n" +
 	"\aresumed\x18\x17 \x01(\v2\x16.agentd.v1.GoalResumedH\x00R\aresumed\x12,\n" +
 	"\x05ended\x18\x18 \x01(\v2\x14.agentd.v1.GoalEndedH\x00R\x05ended\x122\n" +
-	"\amessage\x18\x19 \x01(\v2\x16.agentd.v1.GoalMessageH\x00R\amessageB\a\n" +
+	"\amessage\x18\x19 \x01(\v2\x16.agentd.v1.GoalMessageH\x00R\amessage\x12>\n" +
+	"\rchild_spawned\x18\x1e \x01(\v2\x17.agentd.v1.ChildSpawnedH\x00R\fchildSpawned\x12A\n" +
+	"\x0echild_reported\x18\x1f \x01(\v2\x18.agentd.v1.ChildReportedH\x00R\rchildReportedB\a\n" +
 	"\x05event\"p\n" +
 	"\vGoalStarted\x12\x12\n" +
 	"\x04goal\x18\x01 \x01(\tR\x04goal\x12\x18\n" +
@@ -1314,7 +1629,29 @@ const file_agentd_v1_goal_events_proto_rawDesc = "" +
 	" \x01(\v2\x19.google.protobuf.DurationR\bduration\":\n" +
 	"\vGoalMessage\x12\x12\n" +
 	"\x04text\x18\x01 \x01(\tR\x04text\x12\x17\n" +
-	"\asent_by\x18\x02 \x01(\tR\x06sentBy*\xa6\x01\n" +
+	"\asent_by\x18\x02 \x01(\tR\x06sentBy\"\x94\x02\n" +
+	"\fChildSpawned\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x02 \x01(\tR\tsessionId\x12\x16\n" +
+	"\x06branch\x18\x03 \x01(\tR\x06branch\x12\x14\n" +
+	"\x05depth\x18\x04 \x01(\x05R\x05depth\x12\x12\n" +
+	"\x04goal\x18\x05 \x01(\tR\x04goal\x12\x19\n" +
+	"\bmax_cost\x18\x06 \x01(\x01R\amaxCost\x12\x1b\n" +
+	"\tmax_turns\x18\a \x01(\x03R\bmaxTurns\x12>\n" +
+	"\rmax_wallclock\x18\b \x01(\v2\x19.google.protobuf.DurationR\fmaxWallclock\x12\x17\n" +
+	"\aturn_id\x18\t \x01(\tR\x06turnId\"\xf8\x01\n" +
+	"\rChildReported\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x02 \x01(\tR\tsessionId\x12\x12\n" +
+	"\x04kind\x18\x03 \x01(\tR\x04kind\x12\x12\n" +
+	"\x04text\x18\x04 \x01(\tR\x04text\x12\x14\n" +
+	"\x05ended\x18\x05 \x01(\bR\x05ended\x12-\n" +
+	"\x06reason\x18\x06 \x01(\x0e2\x15.agentd.v1.GoalReasonR\x06reason\x12\x14\n" +
+	"\x05turns\x18\a \x01(\x03R\x05turns\x12\x16\n" +
+	"\x06tokens\x18\b \x01(\x03R\x06tokens\x12\x19\n" +
+	"\bcost_usd\x18\t \x01(\x01R\acostUsd*\xa6\x01\n" +
 	"\n" +
 	"GoalStatus\x12\x1b\n" +
 	"\x17GOAL_STATUS_UNSPECIFIED\x10\x00\x12\x17\n" +
@@ -1363,7 +1700,7 @@ func file_agentd_v1_goal_events_proto_rawDescGZIP() []byte {
 }
 
 var file_agentd_v1_goal_events_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_agentd_v1_goal_events_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_agentd_v1_goal_events_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_agentd_v1_goal_events_proto_goTypes = []any{
 	(GoalStatus)(0),               // 0: agentd.v1.GoalStatus
 	(GoalReason)(0),               // 1: agentd.v1.GoalReason
@@ -1377,35 +1714,41 @@ var file_agentd_v1_goal_events_proto_goTypes = []any{
 	(*GoalResumed)(nil),           // 9: agentd.v1.GoalResumed
 	(*GoalEnded)(nil),             // 10: agentd.v1.GoalEnded
 	(*GoalMessage)(nil),           // 11: agentd.v1.GoalMessage
-	(*timestamppb.Timestamp)(nil), // 12: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 13: google.protobuf.Duration
+	(*ChildSpawned)(nil),          // 12: agentd.v1.ChildSpawned
+	(*ChildReported)(nil),         // 13: agentd.v1.ChildReported
+	(*timestamppb.Timestamp)(nil), // 14: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 15: google.protobuf.Duration
 }
 var file_agentd_v1_goal_events_proto_depIdxs = []int32{
 	0,  // 0: agentd.v1.Goal.status:type_name -> agentd.v1.GoalStatus
 	1,  // 1: agentd.v1.Goal.reason:type_name -> agentd.v1.GoalReason
 	2,  // 2: agentd.v1.Goal.wait:type_name -> agentd.v1.GoalWait
-	12, // 3: agentd.v1.Goal.wait_until:type_name -> google.protobuf.Timestamp
-	12, // 4: agentd.v1.Goal.start_time:type_name -> google.protobuf.Timestamp
-	12, // 5: agentd.v1.Goal.end_time:type_name -> google.protobuf.Timestamp
-	13, // 6: agentd.v1.Goal.duration:type_name -> google.protobuf.Duration
+	14, // 3: agentd.v1.Goal.wait_until:type_name -> google.protobuf.Timestamp
+	14, // 4: agentd.v1.Goal.start_time:type_name -> google.protobuf.Timestamp
+	14, // 5: agentd.v1.Goal.end_time:type_name -> google.protobuf.Timestamp
+	15, // 6: agentd.v1.Goal.duration:type_name -> google.protobuf.Duration
 	6,  // 7: agentd.v1.GoalEvent.started:type_name -> agentd.v1.GoalStarted
 	7,  // 8: agentd.v1.GoalEvent.checkpointed:type_name -> agentd.v1.GoalCheckpointed
 	8,  // 9: agentd.v1.GoalEvent.paused:type_name -> agentd.v1.GoalPaused
 	9,  // 10: agentd.v1.GoalEvent.resumed:type_name -> agentd.v1.GoalResumed
 	10, // 11: agentd.v1.GoalEvent.ended:type_name -> agentd.v1.GoalEnded
 	11, // 12: agentd.v1.GoalEvent.message:type_name -> agentd.v1.GoalMessage
-	1,  // 13: agentd.v1.GoalCheckpointed.stop_reason:type_name -> agentd.v1.GoalReason
-	2,  // 14: agentd.v1.GoalCheckpointed.wait:type_name -> agentd.v1.GoalWait
-	12, // 15: agentd.v1.GoalCheckpointed.wait_until:type_name -> google.protobuf.Timestamp
-	3,  // 16: agentd.v1.GoalResumed.action:type_name -> agentd.v1.GoalAction
-	1,  // 17: agentd.v1.GoalEnded.reason:type_name -> agentd.v1.GoalReason
-	0,  // 18: agentd.v1.GoalEnded.status:type_name -> agentd.v1.GoalStatus
-	13, // 19: agentd.v1.GoalEnded.duration:type_name -> google.protobuf.Duration
-	20, // [20:20] is the sub-list for method output_type
-	20, // [20:20] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	12, // 13: agentd.v1.GoalEvent.child_spawned:type_name -> agentd.v1.ChildSpawned
+	13, // 14: agentd.v1.GoalEvent.child_reported:type_name -> agentd.v1.ChildReported
+	1,  // 15: agentd.v1.GoalCheckpointed.stop_reason:type_name -> agentd.v1.GoalReason
+	2,  // 16: agentd.v1.GoalCheckpointed.wait:type_name -> agentd.v1.GoalWait
+	14, // 17: agentd.v1.GoalCheckpointed.wait_until:type_name -> google.protobuf.Timestamp
+	3,  // 18: agentd.v1.GoalResumed.action:type_name -> agentd.v1.GoalAction
+	1,  // 19: agentd.v1.GoalEnded.reason:type_name -> agentd.v1.GoalReason
+	0,  // 20: agentd.v1.GoalEnded.status:type_name -> agentd.v1.GoalStatus
+	15, // 21: agentd.v1.GoalEnded.duration:type_name -> google.protobuf.Duration
+	15, // 22: agentd.v1.ChildSpawned.max_wallclock:type_name -> google.protobuf.Duration
+	1,  // 23: agentd.v1.ChildReported.reason:type_name -> agentd.v1.GoalReason
+	24, // [24:24] is the sub-list for method output_type
+	24, // [24:24] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_agentd_v1_goal_events_proto_init() }
@@ -1420,6 +1763,8 @@ func file_agentd_v1_goal_events_proto_init() {
 		(*GoalEvent_Resumed)(nil),
 		(*GoalEvent_Ended)(nil),
 		(*GoalEvent_Message)(nil),
+		(*GoalEvent_ChildSpawned)(nil),
+		(*GoalEvent_ChildReported)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1427,7 +1772,7 @@ func file_agentd_v1_goal_events_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agentd_v1_goal_events_proto_rawDesc), len(file_agentd_v1_goal_events_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   8,
+			NumMessages:   10,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -664,8 +664,11 @@ func (x *ControlGoalRequest) GetAction() GoalAction {
 // ControlGoalResponse is the goal.
 type ControlGoalResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// As it is after that.
-	Goal          *Goal `protobuf:"bytes,1,opt,name=goal,proto3" json:"goal,omitempty"`
+	// As it is after that; unset for a session that has only children.
+	Goal *Goal `protobuf:"bytes,1,opt,name=goal,proto3" json:"goal,omitempty"`
+	// The goals of its children and of those below them, as they are after that: who pauses,
+	// resumes or stops a goal does so to all that are below it.
+	Below         []*Goal `protobuf:"bytes,10,rep,name=below,proto3" json:"below,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -703,6 +706,13 @@ func (*ControlGoalResponse) Descriptor() ([]byte, []int) {
 func (x *ControlGoalResponse) GetGoal() *Goal {
 	if x != nil {
 		return x.Goal
+	}
+	return nil
+}
+
+func (x *ControlGoalResponse) GetBelow() []*Goal {
+	if x != nil {
+		return x.Below
 	}
 	return nil
 }
@@ -984,9 +994,11 @@ const file_agentd_v1_goals_proto_rawDesc = "" +
 	"session_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\tsessionId\x129\n" +
 	"\x06action\x18\x02 \x01(\x0e2\x15.agentd.v1.GoalActionB\n" +
-	"\xbaH\a\x82\x01\x04\x10\x01 \x00R\x06action\":\n" +
+	"\xbaH\a\x82\x01\x04\x10\x01 \x00R\x06action\"a\n" +
 	"\x13ControlGoalResponse\x12#\n" +
-	"\x04goal\x18\x01 \x01(\v2\x0f.agentd.v1.GoalR\x04goal\"\x8a\x01\n" +
+	"\x04goal\x18\x01 \x01(\v2\x0f.agentd.v1.GoalR\x04goal\x12%\n" +
+	"\x05below\x18\n" +
+	" \x03(\v2\x0f.agentd.v1.GoalR\x05below\"\x8a\x01\n" +
 	"\rInjectRequest\x12)\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tB\n" +
@@ -1054,24 +1066,25 @@ var file_agentd_v1_goals_proto_depIdxs = []int32{
 	17, // 11: agentd.v1.ListGoalsResponse.goals:type_name -> agentd.v1.Goal
 	19, // 12: agentd.v1.ControlGoalRequest.action:type_name -> agentd.v1.GoalAction
 	17, // 13: agentd.v1.ControlGoalResponse.goal:type_name -> agentd.v1.Goal
-	16, // 14: agentd.v1.StartGoalRequest.Schedule.max_defer:type_name -> google.protobuf.Duration
-	1,  // 15: agentd.v1.GoalService.Start:input_type -> agentd.v1.StartGoalRequest
-	3,  // 16: agentd.v1.GoalService.Resume:input_type -> agentd.v1.ResumeGoalRequest
-	5,  // 17: agentd.v1.GoalService.Get:input_type -> agentd.v1.GetGoalRequest
-	7,  // 18: agentd.v1.GoalService.List:input_type -> agentd.v1.ListGoalsRequest
-	9,  // 19: agentd.v1.GoalService.Control:input_type -> agentd.v1.ControlGoalRequest
-	11, // 20: agentd.v1.GoalService.Inject:input_type -> agentd.v1.InjectRequest
-	2,  // 21: agentd.v1.GoalService.Start:output_type -> agentd.v1.StartGoalResponse
-	4,  // 22: agentd.v1.GoalService.Resume:output_type -> agentd.v1.ResumeGoalResponse
-	6,  // 23: agentd.v1.GoalService.Get:output_type -> agentd.v1.GetGoalResponse
-	8,  // 24: agentd.v1.GoalService.List:output_type -> agentd.v1.ListGoalsResponse
-	10, // 25: agentd.v1.GoalService.Control:output_type -> agentd.v1.ControlGoalResponse
-	12, // 26: agentd.v1.GoalService.Inject:output_type -> agentd.v1.InjectResponse
-	21, // [21:27] is the sub-list for method output_type
-	15, // [15:21] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	17, // 14: agentd.v1.ControlGoalResponse.below:type_name -> agentd.v1.Goal
+	16, // 15: agentd.v1.StartGoalRequest.Schedule.max_defer:type_name -> google.protobuf.Duration
+	1,  // 16: agentd.v1.GoalService.Start:input_type -> agentd.v1.StartGoalRequest
+	3,  // 17: agentd.v1.GoalService.Resume:input_type -> agentd.v1.ResumeGoalRequest
+	5,  // 18: agentd.v1.GoalService.Get:input_type -> agentd.v1.GetGoalRequest
+	7,  // 19: agentd.v1.GoalService.List:input_type -> agentd.v1.ListGoalsRequest
+	9,  // 20: agentd.v1.GoalService.Control:input_type -> agentd.v1.ControlGoalRequest
+	11, // 21: agentd.v1.GoalService.Inject:input_type -> agentd.v1.InjectRequest
+	2,  // 22: agentd.v1.GoalService.Start:output_type -> agentd.v1.StartGoalResponse
+	4,  // 23: agentd.v1.GoalService.Resume:output_type -> agentd.v1.ResumeGoalResponse
+	6,  // 24: agentd.v1.GoalService.Get:output_type -> agentd.v1.GetGoalResponse
+	8,  // 25: agentd.v1.GoalService.List:output_type -> agentd.v1.ListGoalsResponse
+	10, // 26: agentd.v1.GoalService.Control:output_type -> agentd.v1.ControlGoalResponse
+	12, // 27: agentd.v1.GoalService.Inject:output_type -> agentd.v1.InjectResponse
+	22, // [22:28] is the sub-list for method output_type
+	16, // [16:22] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_agentd_v1_goals_proto_init() }

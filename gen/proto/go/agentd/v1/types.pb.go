@@ -646,7 +646,7 @@ func (x AgentTool_History) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use AgentTool_History.Descriptor instead.
 func (AgentTool_History) EnumDescriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{13, 0}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{14, 0}
 }
 
 // Mode is what to do.
@@ -699,7 +699,7 @@ func (x PromptCache_Mode) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use PromptCache_Mode.Descriptor instead.
 func (PromptCache_Mode) EnumDescriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{16, 0}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{17, 0}
 }
 
 // Effort is how much to think, in words.
@@ -760,7 +760,7 @@ func (x Thinking_Effort) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Thinking_Effort.Descriptor instead.
 func (Thinking_Effort) EnumDescriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{17, 0}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{18, 0}
 }
 
 // Mode is what the model has to do.
@@ -818,7 +818,7 @@ func (x ToolChoice_Mode) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ToolChoice_Mode.Descriptor instead.
 func (ToolChoice_Mode) EnumDescriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{18, 0}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{19, 0}
 }
 
 // FieldViolation says which field of a request breaks which rule.
@@ -1801,9 +1801,11 @@ type LlmAgent struct {
 	// set, by default never.
 	Compaction *Compaction `protobuf:"bytes,14,opt,name=compaction,proto3" json:"compaction,omitempty"`
 	// Agents that this one may call as it calls tools.
-	AgentTools    []*AgentTool `protobuf:"bytes,15,rep,name=agent_tools,json=agentTools,proto3" json:"agent_tools,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	AgentTools []*AgentTool `protobuf:"bytes,15,rep,name=agent_tools,json=agentTools,proto3" json:"agent_tools,omitempty"`
+	// Set: this agent may spawn children that work in the background.
+	BackgroundAgents *BackgroundAgents `protobuf:"bytes,16,opt,name=background_agents,json=backgroundAgents,proto3" json:"background_agents,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *LlmAgent) Reset() {
@@ -1927,6 +1929,73 @@ func (x *LlmAgent) GetAgentTools() []*AgentTool {
 	return nil
 }
 
+func (x *LlmAgent) GetBackgroundAgents() *BackgroundAgents {
+	if x != nil {
+		return x.BackgroundAgents
+	}
+	return nil
+}
+
+// BackgroundAgents gives an agent the tools `spawn_agent`, `list_agents`, `check_agent`,
+// `message_agent`, `wait_agent` and `stop_agent`. A child is a goal in a session of its own,
+// `PARENT:sub:bg.NAME`, with the model of its parent: it outlives the turn and the server.
+// What it may spend is cut out of what is left to its parent. What it reports, and its end,
+// is written into the session of its parent, whose next turn reads it.
+type BackgroundAgents struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many parents may be above a child, at most 8; 0 is 2. A child within that may spawn
+	// children, too.
+	MaxDepth uint32 `protobuf:"varint,1,opt,name=max_depth,json=maxDepth,proto3" json:"max_depth,omitempty"`
+	// How many children of a session may work at a time, at most 64; 0 is 8.
+	MaxAtOnce     uint32 `protobuf:"varint,2,opt,name=max_at_once,json=maxAtOnce,proto3" json:"max_at_once,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackgroundAgents) Reset() {
+	*x = BackgroundAgents{}
+	mi := &file_agentd_v1_types_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackgroundAgents) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackgroundAgents) ProtoMessage() {}
+
+func (x *BackgroundAgents) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_types_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackgroundAgents.ProtoReflect.Descriptor instead.
+func (*BackgroundAgents) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *BackgroundAgents) GetMaxDepth() uint32 {
+	if x != nil {
+		return x.MaxDepth
+	}
+	return 0
+}
+
+func (x *BackgroundAgents) GetMaxAtOnce() uint32 {
+	if x != nil {
+		return x.MaxAtOnce
+	}
+	return 0
+}
+
 // AgentTool is an agent, with all below it, that another one calls as a tool:
 // `{request}` in, `{result}` out. It runs within the turn of its caller: its model
 // calls are steps of that turn and spend its budget, its tools are asked of the same
@@ -1959,7 +2028,7 @@ type AgentTool struct {
 
 func (x *AgentTool) Reset() {
 	*x = AgentTool{}
-	mi := &file_agentd_v1_types_proto_msgTypes[13]
+	mi := &file_agentd_v1_types_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1971,7 +2040,7 @@ func (x *AgentTool) String() string {
 func (*AgentTool) ProtoMessage() {}
 
 func (x *AgentTool) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[13]
+	mi := &file_agentd_v1_types_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1984,7 +2053,7 @@ func (x *AgentTool) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentTool.ProtoReflect.Descriptor instead.
 func (*AgentTool) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{13}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *AgentTool) GetAgent() *Agent {
@@ -2052,7 +2121,7 @@ type Compaction struct {
 
 func (x *Compaction) Reset() {
 	*x = Compaction{}
-	mi := &file_agentd_v1_types_proto_msgTypes[14]
+	mi := &file_agentd_v1_types_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2064,7 +2133,7 @@ func (x *Compaction) String() string {
 func (*Compaction) ProtoMessage() {}
 
 func (x *Compaction) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[14]
+	mi := &file_agentd_v1_types_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2077,7 +2146,7 @@ func (x *Compaction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Compaction.ProtoReflect.Descriptor instead.
 func (*Compaction) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{14}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Compaction) GetAtShare() float64 {
@@ -2136,7 +2205,7 @@ type GenerationSettings struct {
 
 func (x *GenerationSettings) Reset() {
 	*x = GenerationSettings{}
-	mi := &file_agentd_v1_types_proto_msgTypes[15]
+	mi := &file_agentd_v1_types_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2148,7 +2217,7 @@ func (x *GenerationSettings) String() string {
 func (*GenerationSettings) ProtoMessage() {}
 
 func (x *GenerationSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[15]
+	mi := &file_agentd_v1_types_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2161,7 +2230,7 @@ func (x *GenerationSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerationSettings.ProtoReflect.Descriptor instead.
 func (*GenerationSettings) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{15}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GenerationSettings) GetTemperature() float64 {
@@ -2238,7 +2307,7 @@ type PromptCache struct {
 
 func (x *PromptCache) Reset() {
 	*x = PromptCache{}
-	mi := &file_agentd_v1_types_proto_msgTypes[16]
+	mi := &file_agentd_v1_types_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2250,7 +2319,7 @@ func (x *PromptCache) String() string {
 func (*PromptCache) ProtoMessage() {}
 
 func (x *PromptCache) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[16]
+	mi := &file_agentd_v1_types_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2263,7 +2332,7 @@ func (x *PromptCache) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PromptCache.ProtoReflect.Descriptor instead.
 func (*PromptCache) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{16}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *PromptCache) GetMode() PromptCache_Mode {
@@ -2299,7 +2368,7 @@ type Thinking struct {
 
 func (x *Thinking) Reset() {
 	*x = Thinking{}
-	mi := &file_agentd_v1_types_proto_msgTypes[17]
+	mi := &file_agentd_v1_types_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2311,7 +2380,7 @@ func (x *Thinking) String() string {
 func (*Thinking) ProtoMessage() {}
 
 func (x *Thinking) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[17]
+	mi := &file_agentd_v1_types_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2324,7 +2393,7 @@ func (x *Thinking) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Thinking.ProtoReflect.Descriptor instead.
 func (*Thinking) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{17}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Thinking) GetAmount() isThinking_Amount {
@@ -2390,7 +2459,7 @@ type ToolChoice struct {
 
 func (x *ToolChoice) Reset() {
 	*x = ToolChoice{}
-	mi := &file_agentd_v1_types_proto_msgTypes[18]
+	mi := &file_agentd_v1_types_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2402,7 +2471,7 @@ func (x *ToolChoice) String() string {
 func (*ToolChoice) ProtoMessage() {}
 
 func (x *ToolChoice) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[18]
+	mi := &file_agentd_v1_types_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2415,7 +2484,7 @@ func (x *ToolChoice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolChoice.ProtoReflect.Descriptor instead.
 func (*ToolChoice) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{18}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ToolChoice) GetMode() ToolChoice_Mode {
@@ -2443,7 +2512,7 @@ type SequentialAgent struct {
 
 func (x *SequentialAgent) Reset() {
 	*x = SequentialAgent{}
-	mi := &file_agentd_v1_types_proto_msgTypes[19]
+	mi := &file_agentd_v1_types_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2455,7 +2524,7 @@ func (x *SequentialAgent) String() string {
 func (*SequentialAgent) ProtoMessage() {}
 
 func (x *SequentialAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[19]
+	mi := &file_agentd_v1_types_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2468,7 +2537,7 @@ func (x *SequentialAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SequentialAgent.ProtoReflect.Descriptor instead.
 func (*SequentialAgent) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{19}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *SequentialAgent) GetAgents() []*Agent {
@@ -2490,7 +2559,7 @@ type ParallelAgent struct {
 
 func (x *ParallelAgent) Reset() {
 	*x = ParallelAgent{}
-	mi := &file_agentd_v1_types_proto_msgTypes[20]
+	mi := &file_agentd_v1_types_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2502,7 +2571,7 @@ func (x *ParallelAgent) String() string {
 func (*ParallelAgent) ProtoMessage() {}
 
 func (x *ParallelAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[20]
+	mi := &file_agentd_v1_types_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2515,7 +2584,7 @@ func (x *ParallelAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ParallelAgent.ProtoReflect.Descriptor instead.
 func (*ParallelAgent) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{20}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ParallelAgent) GetAgents() []*Agent {
@@ -2542,7 +2611,7 @@ type LoopAgent struct {
 
 func (x *LoopAgent) Reset() {
 	*x = LoopAgent{}
-	mi := &file_agentd_v1_types_proto_msgTypes[21]
+	mi := &file_agentd_v1_types_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2554,7 +2623,7 @@ func (x *LoopAgent) String() string {
 func (*LoopAgent) ProtoMessage() {}
 
 func (x *LoopAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[21]
+	mi := &file_agentd_v1_types_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2567,7 +2636,7 @@ func (x *LoopAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoopAgent.ProtoReflect.Descriptor instead.
 func (*LoopAgent) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{21}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *LoopAgent) GetAgents() []*Agent {
@@ -2620,7 +2689,7 @@ type RemoteAgent struct {
 
 func (x *RemoteAgent) Reset() {
 	*x = RemoteAgent{}
-	mi := &file_agentd_v1_types_proto_msgTypes[22]
+	mi := &file_agentd_v1_types_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2632,7 +2701,7 @@ func (x *RemoteAgent) String() string {
 func (*RemoteAgent) ProtoMessage() {}
 
 func (x *RemoteAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[22]
+	mi := &file_agentd_v1_types_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2645,7 +2714,7 @@ func (x *RemoteAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoteAgent.ProtoReflect.Descriptor instead.
 func (*RemoteAgent) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{22}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *RemoteAgent) GetBackend() string {
@@ -2738,7 +2807,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_agentd_v1_types_proto_msgTypes[23]
+	mi := &file_agentd_v1_types_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2750,7 +2819,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[23]
+	mi := &file_agentd_v1_types_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2763,7 +2832,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{23}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Usage) GetPromptTokens() int64 {
@@ -2854,7 +2923,7 @@ type TokenUsage struct {
 
 func (x *TokenUsage) Reset() {
 	*x = TokenUsage{}
-	mi := &file_agentd_v1_types_proto_msgTypes[24]
+	mi := &file_agentd_v1_types_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2866,7 +2935,7 @@ func (x *TokenUsage) String() string {
 func (*TokenUsage) ProtoMessage() {}
 
 func (x *TokenUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[24]
+	mi := &file_agentd_v1_types_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2879,7 +2948,7 @@ func (x *TokenUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenUsage.ProtoReflect.Descriptor instead.
 func (*TokenUsage) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{24}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *TokenUsage) GetPromptTokens() int32 {
@@ -2943,7 +3012,7 @@ type UsageSummary struct {
 
 func (x *UsageSummary) Reset() {
 	*x = UsageSummary{}
-	mi := &file_agentd_v1_types_proto_msgTypes[25]
+	mi := &file_agentd_v1_types_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2955,7 +3024,7 @@ func (x *UsageSummary) String() string {
 func (*UsageSummary) ProtoMessage() {}
 
 func (x *UsageSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[25]
+	mi := &file_agentd_v1_types_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2968,7 +3037,7 @@ func (x *UsageSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageSummary.ProtoReflect.Descriptor instead.
 func (*UsageSummary) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{25}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *UsageSummary) GetTotalUsage() *TokenUsage {
@@ -3013,7 +3082,7 @@ type AgentRef struct {
 
 func (x *AgentRef) Reset() {
 	*x = AgentRef{}
-	mi := &file_agentd_v1_types_proto_msgTypes[26]
+	mi := &file_agentd_v1_types_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3025,7 +3094,7 @@ func (x *AgentRef) String() string {
 func (*AgentRef) ProtoMessage() {}
 
 func (x *AgentRef) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[26]
+	mi := &file_agentd_v1_types_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3038,7 +3107,7 @@ func (x *AgentRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentRef.ProtoReflect.Descriptor instead.
 func (*AgentRef) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{26}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *AgentRef) GetName() string {
@@ -3127,7 +3196,7 @@ const file_agentd_v1_types_proto_rawDesc = "" +
 	"agent_type\"a\n" +
 	"\rMcpAttachment\x12\"\n" +
 	"\bmcp_name\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\amcpName\x12,\n" +
-	"\x12include_tool_names\x18\x02 \x03(\tR\x10includeToolNames\"\xa1\x05\n" +
+	"\x12include_tool_names\x18\x02 \x03(\tR\x10includeToolNames\"\xeb\x05\n" +
 	"\bLlmAgent\x12\x14\n" +
 	"\x05model\x18\x01 \x01(\tR\x05model\x12\x1d\n" +
 	"\n" +
@@ -3150,8 +3219,12 @@ const file_agentd_v1_types_proto_rawDesc = "" +
 	"compaction\x18\x0e \x01(\v2\x15.agentd.v1.CompactionR\n" +
 	"compaction\x12?\n" +
 	"\vagent_tools\x18\x0f \x03(\v2\x14.agentd.v1.AgentToolB\b\xbaH\x05\x92\x01\x02\x10@R\n" +
-	"agentToolsB\x10\n" +
-	"\x0e_output_schema\"\xd6\x02\n" +
+	"agentTools\x12H\n" +
+	"\x11background_agents\x18\x10 \x01(\v2\x1b.agentd.v1.BackgroundAgentsR\x10backgroundAgentsB\x10\n" +
+	"\x0e_output_schema\"O\n" +
+	"\x10BackgroundAgents\x12\x1b\n" +
+	"\tmax_depth\x18\x01 \x01(\rR\bmaxDepth\x12\x1e\n" +
+	"\vmax_at_once\x18\x02 \x01(\rR\tmaxAtOnce\"\xd6\x02\n" +
 	"\tAgentTool\x12.\n" +
 	"\x05agent\x18\x01 \x01(\v2\x10.agentd.v1.AgentB\x06\xbaH\x03\xc8\x01\x01R\x05agent\x12$\n" +
 	"\ttool_name\x18\x02 \x01(\tB\a\xbaH\x04r\x02(@R\btoolName\x12*\n" +
@@ -3334,7 +3407,7 @@ func file_agentd_v1_types_proto_rawDescGZIP() []byte {
 }
 
 var file_agentd_v1_types_proto_enumTypes = make([]protoimpl.EnumInfo, 12)
-var file_agentd_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
+var file_agentd_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_agentd_v1_types_proto_goTypes = []any{
 	(ErrorCode)(0),              // 0: agentd.v1.ErrorCode
 	(OnDisconnect)(0),           // 1: agentd.v1.OnDisconnect
@@ -3361,59 +3434,61 @@ var file_agentd_v1_types_proto_goTypes = []any{
 	(*Agent)(nil),               // 22: agentd.v1.Agent
 	(*McpAttachment)(nil),       // 23: agentd.v1.McpAttachment
 	(*LlmAgent)(nil),            // 24: agentd.v1.LlmAgent
-	(*AgentTool)(nil),           // 25: agentd.v1.AgentTool
-	(*Compaction)(nil),          // 26: agentd.v1.Compaction
-	(*GenerationSettings)(nil),  // 27: agentd.v1.GenerationSettings
-	(*PromptCache)(nil),         // 28: agentd.v1.PromptCache
-	(*Thinking)(nil),            // 29: agentd.v1.Thinking
-	(*ToolChoice)(nil),          // 30: agentd.v1.ToolChoice
-	(*SequentialAgent)(nil),     // 31: agentd.v1.SequentialAgent
-	(*ParallelAgent)(nil),       // 32: agentd.v1.ParallelAgent
-	(*LoopAgent)(nil),           // 33: agentd.v1.LoopAgent
-	(*RemoteAgent)(nil),         // 34: agentd.v1.RemoteAgent
-	(*Usage)(nil),               // 35: agentd.v1.Usage
-	(*TokenUsage)(nil),          // 36: agentd.v1.TokenUsage
-	(*UsageSummary)(nil),        // 37: agentd.v1.UsageSummary
-	(*AgentRef)(nil),            // 38: agentd.v1.AgentRef
-	(*durationpb.Duration)(nil), // 39: google.protobuf.Duration
+	(*BackgroundAgents)(nil),    // 25: agentd.v1.BackgroundAgents
+	(*AgentTool)(nil),           // 26: agentd.v1.AgentTool
+	(*Compaction)(nil),          // 27: agentd.v1.Compaction
+	(*GenerationSettings)(nil),  // 28: agentd.v1.GenerationSettings
+	(*PromptCache)(nil),         // 29: agentd.v1.PromptCache
+	(*Thinking)(nil),            // 30: agentd.v1.Thinking
+	(*ToolChoice)(nil),          // 31: agentd.v1.ToolChoice
+	(*SequentialAgent)(nil),     // 32: agentd.v1.SequentialAgent
+	(*ParallelAgent)(nil),       // 33: agentd.v1.ParallelAgent
+	(*LoopAgent)(nil),           // 34: agentd.v1.LoopAgent
+	(*RemoteAgent)(nil),         // 35: agentd.v1.RemoteAgent
+	(*Usage)(nil),               // 36: agentd.v1.Usage
+	(*TokenUsage)(nil),          // 37: agentd.v1.TokenUsage
+	(*UsageSummary)(nil),        // 38: agentd.v1.UsageSummary
+	(*AgentRef)(nil),            // 39: agentd.v1.AgentRef
+	(*durationpb.Duration)(nil), // 40: google.protobuf.Duration
 }
 var file_agentd_v1_types_proto_depIdxs = []int32{
-	39, // 0: agentd.v1.Budget.wall_time:type_name -> google.protobuf.Duration
-	39, // 1: agentd.v1.Tool.timeout:type_name -> google.protobuf.Duration
+	40, // 0: agentd.v1.Budget.wall_time:type_name -> google.protobuf.Duration
+	40, // 1: agentd.v1.Tool.timeout:type_name -> google.protobuf.Duration
 	7,  // 2: agentd.v1.Tool.effect:type_name -> agentd.v1.Tool.Effect
 	20, // 3: agentd.v1.Part.inline:type_name -> agentd.v1.InlineData
 	21, // 4: agentd.v1.Part.file:type_name -> agentd.v1.FileUri
 	19, // 5: agentd.v1.Part.tool:type_name -> agentd.v1.ToolReference
 	24, // 6: agentd.v1.Agent.llm:type_name -> agentd.v1.LlmAgent
-	31, // 7: agentd.v1.Agent.sequential:type_name -> agentd.v1.SequentialAgent
-	32, // 8: agentd.v1.Agent.parallel:type_name -> agentd.v1.ParallelAgent
-	33, // 9: agentd.v1.Agent.loop:type_name -> agentd.v1.LoopAgent
-	34, // 10: agentd.v1.Agent.remote:type_name -> agentd.v1.RemoteAgent
+	32, // 7: agentd.v1.Agent.sequential:type_name -> agentd.v1.SequentialAgent
+	33, // 8: agentd.v1.Agent.parallel:type_name -> agentd.v1.ParallelAgent
+	34, // 9: agentd.v1.Agent.loop:type_name -> agentd.v1.LoopAgent
+	35, // 10: agentd.v1.Agent.remote:type_name -> agentd.v1.RemoteAgent
 	22, // 11: agentd.v1.LlmAgent.sub_agents:type_name -> agentd.v1.Agent
 	23, // 12: agentd.v1.LlmAgent.mcp_attachments:type_name -> agentd.v1.McpAttachment
-	27, // 13: agentd.v1.LlmAgent.generation:type_name -> agentd.v1.GenerationSettings
+	28, // 13: agentd.v1.LlmAgent.generation:type_name -> agentd.v1.GenerationSettings
 	4,  // 14: agentd.v1.LlmAgent.include_history:type_name -> agentd.v1.IncludeHistory
-	26, // 15: agentd.v1.LlmAgent.compaction:type_name -> agentd.v1.Compaction
-	25, // 16: agentd.v1.LlmAgent.agent_tools:type_name -> agentd.v1.AgentTool
-	22, // 17: agentd.v1.AgentTool.agent:type_name -> agentd.v1.Agent
-	8,  // 18: agentd.v1.AgentTool.history:type_name -> agentd.v1.AgentTool.History
-	29, // 19: agentd.v1.GenerationSettings.thinking:type_name -> agentd.v1.Thinking
-	30, // 20: agentd.v1.GenerationSettings.tool_choice:type_name -> agentd.v1.ToolChoice
-	28, // 21: agentd.v1.GenerationSettings.cache:type_name -> agentd.v1.PromptCache
-	9,  // 22: agentd.v1.PromptCache.mode:type_name -> agentd.v1.PromptCache.Mode
-	39, // 23: agentd.v1.PromptCache.ttl:type_name -> google.protobuf.Duration
-	10, // 24: agentd.v1.Thinking.effort:type_name -> agentd.v1.Thinking.Effort
-	11, // 25: agentd.v1.ToolChoice.mode:type_name -> agentd.v1.ToolChoice.Mode
-	22, // 26: agentd.v1.SequentialAgent.agents:type_name -> agentd.v1.Agent
-	22, // 27: agentd.v1.ParallelAgent.agents:type_name -> agentd.v1.Agent
-	22, // 28: agentd.v1.LoopAgent.agents:type_name -> agentd.v1.Agent
-	39, // 29: agentd.v1.RemoteAgent.timeout:type_name -> google.protobuf.Duration
-	36, // 30: agentd.v1.UsageSummary.total_usage:type_name -> agentd.v1.TokenUsage
-	31, // [31:31] is the sub-list for method output_type
-	31, // [31:31] is the sub-list for method input_type
-	31, // [31:31] is the sub-list for extension type_name
-	31, // [31:31] is the sub-list for extension extendee
-	0,  // [0:31] is the sub-list for field type_name
+	27, // 15: agentd.v1.LlmAgent.compaction:type_name -> agentd.v1.Compaction
+	26, // 16: agentd.v1.LlmAgent.agent_tools:type_name -> agentd.v1.AgentTool
+	25, // 17: agentd.v1.LlmAgent.background_agents:type_name -> agentd.v1.BackgroundAgents
+	22, // 18: agentd.v1.AgentTool.agent:type_name -> agentd.v1.Agent
+	8,  // 19: agentd.v1.AgentTool.history:type_name -> agentd.v1.AgentTool.History
+	30, // 20: agentd.v1.GenerationSettings.thinking:type_name -> agentd.v1.Thinking
+	31, // 21: agentd.v1.GenerationSettings.tool_choice:type_name -> agentd.v1.ToolChoice
+	29, // 22: agentd.v1.GenerationSettings.cache:type_name -> agentd.v1.PromptCache
+	9,  // 23: agentd.v1.PromptCache.mode:type_name -> agentd.v1.PromptCache.Mode
+	40, // 24: agentd.v1.PromptCache.ttl:type_name -> google.protobuf.Duration
+	10, // 25: agentd.v1.Thinking.effort:type_name -> agentd.v1.Thinking.Effort
+	11, // 26: agentd.v1.ToolChoice.mode:type_name -> agentd.v1.ToolChoice.Mode
+	22, // 27: agentd.v1.SequentialAgent.agents:type_name -> agentd.v1.Agent
+	22, // 28: agentd.v1.ParallelAgent.agents:type_name -> agentd.v1.Agent
+	22, // 29: agentd.v1.LoopAgent.agents:type_name -> agentd.v1.Agent
+	40, // 30: agentd.v1.RemoteAgent.timeout:type_name -> google.protobuf.Duration
+	37, // 31: agentd.v1.UsageSummary.total_usage:type_name -> agentd.v1.TokenUsage
+	32, // [32:32] is the sub-list for method output_type
+	32, // [32:32] is the sub-list for method input_type
+	32, // [32:32] is the sub-list for extension type_name
+	32, // [32:32] is the sub-list for extension extendee
+	0,  // [0:32] is the sub-list for field type_name
 }
 
 func init() { file_agentd_v1_types_proto_init() }
@@ -3436,19 +3511,19 @@ func file_agentd_v1_types_proto_init() {
 		(*Agent_Remote)(nil),
 	}
 	file_agentd_v1_types_proto_msgTypes[12].OneofWrappers = []any{}
-	file_agentd_v1_types_proto_msgTypes[15].OneofWrappers = []any{}
-	file_agentd_v1_types_proto_msgTypes[17].OneofWrappers = []any{
+	file_agentd_v1_types_proto_msgTypes[16].OneofWrappers = []any{}
+	file_agentd_v1_types_proto_msgTypes[18].OneofWrappers = []any{
 		(*Thinking_Effort_)(nil),
 		(*Thinking_BudgetTokens)(nil),
 	}
-	file_agentd_v1_types_proto_msgTypes[23].OneofWrappers = []any{}
+	file_agentd_v1_types_proto_msgTypes[24].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agentd_v1_types_proto_rawDesc), len(file_agentd_v1_types_proto_rawDesc)),
 			NumEnums:      12,
-			NumMessages:   27,
+			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

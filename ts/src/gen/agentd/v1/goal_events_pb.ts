@@ -14,7 +14,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file agentd/v1/goal_events.proto.
  */
 export const file_agentd_v1_goal_events: GenFile = /*@__PURE__*/
-  fileDesc("ChthZ2VudGQvdjEvZ29hbF9ldmVudHMucHJvdG8SCWFnZW50ZC52MSLQBAoER29hbBISCgpzZXNzaW9uX2lkGAEgASgJEg8KB2dvYWxfaWQYAiABKAkSDAoEZ29hbBgDIAEoCRIlCgZzdGF0dXMYBCABKA4yFS5hZ2VudGQudjEuR29hbFN0YXR1cxIlCgZyZWFzb24YBSABKA4yFS5hZ2VudGQudjEuR29hbFJlYXNvbhINCgV0dXJucxgGIAEoAxIUCgxpbnB1dF90b2tlbnMYByABKAMSFQoNb3V0cHV0X3Rva2VucxgIIAEoAxIQCghjb3N0X3VzZBgJIAEoARISCgpmaW5hbF90ZXh0GAogASgJEhMKC2RvbmVfZGV0YWlsGAsgASgJEg8KB3R1cm5faWQYDCABKAkSIQoEd2FpdBgNIAEoDjITLmFnZW50ZC52MS5Hb2FsV2FpdBIuCgp3YWl0X3VudGlsGA4gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIOCgZob2xkZXIYDyABKAkSGAoQd2FpdGluZ19tZXNzYWdlcxgQIAEoBRIPCgdtZXNzYWdlGBEgASgJEi4KCnN0YXJ0X3RpbWUYEiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiwKCGVuZF90aW1lGBMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIrCghkdXJhdGlvbhgUIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIWCg51bnByaWNlZF9jYWxscxgVIAEoAxIOCgZjdXJzb3IYFiABKAkivwIKCUdvYWxFdmVudBISCgpzZXNzaW9uX2lkGAEgASgJEg8KB2dvYWxfaWQYAiABKAkSKQoHc3RhcnRlZBgUIAEoCzIWLmFnZW50ZC52MS5Hb2FsU3RhcnRlZEgAEjMKDGNoZWNrcG9pbnRlZBgVIAEoCzIbLmFnZW50ZC52MS5Hb2FsQ2hlY2twb2ludGVkSAASJwoGcGF1c2VkGBYgASgLMhUuYWdlbnRkLnYxLkdvYWxQYXVzZWRIABIpCgdyZXN1bWVkGBcgASgLMhYuYWdlbnRkLnYxLkdvYWxSZXN1bWVkSAASJQoFZW5kZWQYGCABKAsyFC5hZ2VudGQudjEuR29hbEVuZGVkSAASKQoHbWVzc2FnZRgZIAEoCzIWLmFnZW50ZC52MS5Hb2FsTWVzc2FnZUgAQgcKBWV2ZW50Ik8KC0dvYWxTdGFydGVkEgwKBGdvYWwYASABKAkSDwoHcmVzdW1lZBgCIAEoCBINCgV0dXJucxgDIAEoAxISCgpzdGFydGVkX2J5GAQgASgJItUCChBHb2FsQ2hlY2twb2ludGVkEg0KBXR1cm5zGAEgASgDEg8KB3R1cm5faWQYAiABKAkSFAoMaW5wdXRfdG9rZW5zGAMgASgDEhUKDW91dHB1dF90b2tlbnMYBCABKAMSEAoIY29zdF91c2QYBSABKAESKgoLc3RvcF9yZWFzb24YBiABKA4yFS5hZ2VudGQudjEuR29hbFJlYXNvbhITCgtkb25lX2RldGFpbBgHIAEoCRISCgpmaW5hbF90ZXh0GAggASgJEiEKBHdhaXQYCSABKA4yEy5hZ2VudGQudjEuR29hbFdhaXQSLgoKd2FpdF91bnRpbBgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDwoHZmFpbHVyZRgLIAEoCRIMCgRnb2FsGAwgASgJEhsKE2NvbnRpbnVhdGlvbl9wcm9tcHQYDSABKAkiHwoKR29hbFBhdXNlZBIRCglwYXVzZWRfYnkYASABKAkiSAoLR29hbFJlc3VtZWQSJQoGYWN0aW9uGAEgASgOMhUuYWdlbnRkLnYxLkdvYWxBY3Rpb24SEgoKcmVzdW1lZF9ieRgCIAEoCSKOAgoJR29hbEVuZGVkEiUKBnJlYXNvbhgBIAEoDjIVLmFnZW50ZC52MS5Hb2FsUmVhc29uEiUKBnN0YXR1cxgCIAEoDjIVLmFnZW50ZC52MS5Hb2FsU3RhdHVzEg0KBXR1cm5zGAMgASgDEhQKDGlucHV0X3Rva2VucxgEIAEoAxIVCg1vdXRwdXRfdG9rZW5zGAUgASgDEhAKCGNvc3RfdXNkGAYgASgBEhIKCmZpbmFsX3RleHQYByABKAkSEwoLZG9uZV9kZXRhaWwYCCABKAkSDwoHbWVzc2FnZRgJIAEoCRIrCghkdXJhdGlvbhgKIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiIsCgtHb2FsTWVzc2FnZRIMCgR0ZXh0GAEgASgJEg8KB3NlbnRfYnkYAiABKAkqpgEKCkdvYWxTdGF0dXMSGwoXR09BTF9TVEFUVVNfVU5TUEVDSUZJRUQQABIXChNHT0FMX1NUQVRVU19SVU5OSU5HEAESFgoSR09BTF9TVEFUVVNfUEFVU0VEEAISFwoTR09BTF9TVEFUVVNfU1RPUFBFRBADEhkKFUdPQUxfU1RBVFVTX0NPTVBMRVRFRBAEEhYKEkdPQUxfU1RBVFVTX0ZBSUxFRBAFKp0CCgpHb2FsUmVhc29uEhsKF0dPQUxfUkVBU09OX1VOU1BFQ0lGSUVEEAASGQoVR09BTF9SRUFTT05fQ09NUExFVEVEEAESIgoeR09BTF9SRUFTT05fTUFYX1RVUk5TX0VYQ0VFREVEEAISIwofR09BTF9SRUFTT05fTUFYX1RPS0VOU19FWENFRURFRBADEiEKHUdPQUxfUkVBU09OX01BWF9DT1NUX0VYQ0VFREVEEAQSIgoeR09BTF9SRUFTT05fV0FMTENMT0NLX0VYQ0VFREVEEAUSIQodR09BTF9SRUFTT05fQ09OVEVYVF9DQU5DRUxMRUQQBhIkCiBHT0FMX1JFQVNPTl9SRVRSWV9QT0xJQ1lfQUJPUlRFRBAHKngKCEdvYWxXYWl0EhkKFUdPQUxfV0FJVF9VTlNQRUNJRklFRBAAEhIKDkdPQUxfV0FJVF9IT0xEEAESEQoNR09BTF9XQUlUX0FTSxACEhMKD0dPQUxfV0FJVF9USU1FUhADEhUKEUdPQUxfV0FJVF9CQUNLT0ZGEAQqywEKCkdvYWxBY3Rpb24SGwoXR09BTF9BQ1RJT05fVU5TUEVDSUZJRUQQABIVChFHT0FMX0FDVElPTl9QQVVTRRABEhYKEkdPQUxfQUNUSU9OX1JFU1VNRRACEhQKEEdPQUxfQUNUSU9OX1NUT1AQAxIXChNHT0FMX0FDVElPTl9QUk9DRUVEEAQSFQoRR09BTF9BQ1RJT05fUkVUUlkQBRIUChBHT0FMX0FDVElPTl9TS0lQEAYSFQoRR09BTF9BQ1RJT05fQUJPUlQQB0I6WjhnaXRodWIuY29tL2FwenVrMy9hZ2VudGQvZ2VuL3Byb3RvL2dvL2FnZW50ZC92MTthZ2VudGR2MWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("ChthZ2VudGQvdjEvZ29hbF9ldmVudHMucHJvdG8SCWFnZW50ZC52MSKYBQoER29hbBISCgpzZXNzaW9uX2lkGAEgASgJEg8KB2dvYWxfaWQYAiABKAkSDAoEZ29hbBgDIAEoCRIlCgZzdGF0dXMYBCABKA4yFS5hZ2VudGQudjEuR29hbFN0YXR1cxIlCgZyZWFzb24YBSABKA4yFS5hZ2VudGQudjEuR29hbFJlYXNvbhINCgV0dXJucxgGIAEoAxIUCgxpbnB1dF90b2tlbnMYByABKAMSFQoNb3V0cHV0X3Rva2VucxgIIAEoAxIQCghjb3N0X3VzZBgJIAEoARISCgpmaW5hbF90ZXh0GAogASgJEhMKC2RvbmVfZGV0YWlsGAsgASgJEg8KB3R1cm5faWQYDCABKAkSIQoEd2FpdBgNIAEoDjITLmFnZW50ZC52MS5Hb2FsV2FpdBIuCgp3YWl0X3VudGlsGA4gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIOCgZob2xkZXIYDyABKAkSGAoQd2FpdGluZ19tZXNzYWdlcxgQIAEoBRIPCgdtZXNzYWdlGBEgASgJEi4KCnN0YXJ0X3RpbWUYEiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiwKCGVuZF90aW1lGBMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIrCghkdXJhdGlvbhgUIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIWCg51bnByaWNlZF9jYWxscxgVIAEoAxIOCgZjdXJzb3IYFiABKAkSGQoRcGFyZW50X3Nlc3Npb25faWQYHiABKAkSDAoEbmFtZRgfIAEoCRIOCgZicmFuY2gYICABKAkSDQoFZGVwdGgYISABKAUipQMKCUdvYWxFdmVudBISCgpzZXNzaW9uX2lkGAEgASgJEg8KB2dvYWxfaWQYAiABKAkSKQoHc3RhcnRlZBgUIAEoCzIWLmFnZW50ZC52MS5Hb2FsU3RhcnRlZEgAEjMKDGNoZWNrcG9pbnRlZBgVIAEoCzIbLmFnZW50ZC52MS5Hb2FsQ2hlY2twb2ludGVkSAASJwoGcGF1c2VkGBYgASgLMhUuYWdlbnRkLnYxLkdvYWxQYXVzZWRIABIpCgdyZXN1bWVkGBcgASgLMhYuYWdlbnRkLnYxLkdvYWxSZXN1bWVkSAASJQoFZW5kZWQYGCABKAsyFC5hZ2VudGQudjEuR29hbEVuZGVkSAASKQoHbWVzc2FnZRgZIAEoCzIWLmFnZW50ZC52MS5Hb2FsTWVzc2FnZUgAEjAKDWNoaWxkX3NwYXduZWQYHiABKAsyFy5hZ2VudGQudjEuQ2hpbGRTcGF3bmVkSAASMgoOY2hpbGRfcmVwb3J0ZWQYHyABKAsyGC5hZ2VudGQudjEuQ2hpbGRSZXBvcnRlZEgAQgcKBWV2ZW50Ik8KC0dvYWxTdGFydGVkEgwKBGdvYWwYASABKAkSDwoHcmVzdW1lZBgCIAEoCBINCgV0dXJucxgDIAEoAxISCgpzdGFydGVkX2J5GAQgASgJItUCChBHb2FsQ2hlY2twb2ludGVkEg0KBXR1cm5zGAEgASgDEg8KB3R1cm5faWQYAiABKAkSFAoMaW5wdXRfdG9rZW5zGAMgASgDEhUKDW91dHB1dF90b2tlbnMYBCABKAMSEAoIY29zdF91c2QYBSABKAESKgoLc3RvcF9yZWFzb24YBiABKA4yFS5hZ2VudGQudjEuR29hbFJlYXNvbhITCgtkb25lX2RldGFpbBgHIAEoCRISCgpmaW5hbF90ZXh0GAggASgJEiEKBHdhaXQYCSABKA4yEy5hZ2VudGQudjEuR29hbFdhaXQSLgoKd2FpdF91bnRpbBgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDwoHZmFpbHVyZRgLIAEoCRIMCgRnb2FsGAwgASgJEhsKE2NvbnRpbnVhdGlvbl9wcm9tcHQYDSABKAkiHwoKR29hbFBhdXNlZBIRCglwYXVzZWRfYnkYASABKAkiSAoLR29hbFJlc3VtZWQSJQoGYWN0aW9uGAEgASgOMhUuYWdlbnRkLnYxLkdvYWxBY3Rpb24SEgoKcmVzdW1lZF9ieRgCIAEoCSKOAgoJR29hbEVuZGVkEiUKBnJlYXNvbhgBIAEoDjIVLmFnZW50ZC52MS5Hb2FsUmVhc29uEiUKBnN0YXR1cxgCIAEoDjIVLmFnZW50ZC52MS5Hb2FsU3RhdHVzEg0KBXR1cm5zGAMgASgDEhQKDGlucHV0X3Rva2VucxgEIAEoAxIVCg1vdXRwdXRfdG9rZW5zGAUgASgDEhAKCGNvc3RfdXNkGAYgASgBEhIKCmZpbmFsX3RleHQYByABKAkSEwoLZG9uZV9kZXRhaWwYCCABKAkSDwoHbWVzc2FnZRgJIAEoCRIrCghkdXJhdGlvbhgKIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiIsCgtHb2FsTWVzc2FnZRIMCgR0ZXh0GAEgASgJEg8KB3NlbnRfYnkYAiABKAkixQEKDENoaWxkU3Bhd25lZBIMCgRuYW1lGAEgASgJEhIKCnNlc3Npb25faWQYAiABKAkSDgoGYnJhbmNoGAMgASgJEg0KBWRlcHRoGAQgASgFEgwKBGdvYWwYBSABKAkSEAoIbWF4X2Nvc3QYBiABKAESEQoJbWF4X3R1cm5zGAcgASgDEjAKDW1heF93YWxsY2xvY2sYCCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SDwoHdHVybl9pZBgJIAEoCSK0AQoNQ2hpbGRSZXBvcnRlZBIMCgRuYW1lGAEgASgJEhIKCnNlc3Npb25faWQYAiABKAkSDAoEa2luZBgDIAEoCRIMCgR0ZXh0GAQgASgJEg0KBWVuZGVkGAUgASgIEiUKBnJlYXNvbhgGIAEoDjIVLmFnZW50ZC52MS5Hb2FsUmVhc29uEg0KBXR1cm5zGAcgASgDEg4KBnRva2VucxgIIAEoAxIQCghjb3N0X3VzZBgJIAEoASqmAQoKR29hbFN0YXR1cxIbChdHT0FMX1NUQVRVU19VTlNQRUNJRklFRBAAEhcKE0dPQUxfU1RBVFVTX1JVTk5JTkcQARIWChJHT0FMX1NUQVRVU19QQVVTRUQQAhIXChNHT0FMX1NUQVRVU19TVE9QUEVEEAMSGQoVR09BTF9TVEFUVVNfQ09NUExFVEVEEAQSFgoSR09BTF9TVEFUVVNfRkFJTEVEEAUqnQIKCkdvYWxSZWFzb24SGwoXR09BTF9SRUFTT05fVU5TUEVDSUZJRUQQABIZChVHT0FMX1JFQVNPTl9DT01QTEVURUQQARIiCh5HT0FMX1JFQVNPTl9NQVhfVFVSTlNfRVhDRUVERUQQAhIjCh9HT0FMX1JFQVNPTl9NQVhfVE9LRU5TX0VYQ0VFREVEEAMSIQodR09BTF9SRUFTT05fTUFYX0NPU1RfRVhDRUVERUQQBBIiCh5HT0FMX1JFQVNPTl9XQUxMQ0xPQ0tfRVhDRUVERUQQBRIhCh1HT0FMX1JFQVNPTl9DT05URVhUX0NBTkNFTExFRBAGEiQKIEdPQUxfUkVBU09OX1JFVFJZX1BPTElDWV9BQk9SVEVEEAcqeAoIR29hbFdhaXQSGQoVR09BTF9XQUlUX1VOU1BFQ0lGSUVEEAASEgoOR09BTF9XQUlUX0hPTEQQARIRCg1HT0FMX1dBSVRfQVNLEAISEwoPR09BTF9XQUlUX1RJTUVSEAMSFQoRR09BTF9XQUlUX0JBQ0tPRkYQBCrLAQoKR29hbEFjdGlvbhIbChdHT0FMX0FDVElPTl9VTlNQRUNJRklFRBAAEhUKEUdPQUxfQUNUSU9OX1BBVVNFEAESFgoSR09BTF9BQ1RJT05fUkVTVU1FEAISFAoQR09BTF9BQ1RJT05fU1RPUBADEhcKE0dPQUxfQUNUSU9OX1BST0NFRUQQBBIVChFHT0FMX0FDVElPTl9SRVRSWRAFEhQKEEdPQUxfQUNUSU9OX1NLSVAQBhIVChFHT0FMX0FDVElPTl9BQk9SVBAHQjpaOGdpdGh1Yi5jb20vYXB6dWszL2FnZW50ZC9nZW4vcHJvdG8vZ28vYWdlbnRkL3YxO2FnZW50ZHYxYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * Goal is a goal of a session as it is now: a chain of turns that the server starts, one
@@ -179,6 +179,35 @@ export type Goal = Message<"agentd.v1.Goal"> & {
    * @generated from field: string cursor = 22;
    */
   cursor: string;
+
+  /**
+   * Of a child: the session whose agent has spawned it, its name there, its branch in the
+   * tree of sessions, and how many parents are above it. Empty for any other goal.
+   *
+   * @generated from field: string parent_session_id = 30;
+   */
+  parentSessionId: string;
+
+  /**
+   * As that of ChildSpawned.
+   *
+   * @generated from field: string name = 31;
+   */
+  name: string;
+
+  /**
+   * As that of ChildSpawned.
+   *
+   * @generated from field: string branch = 32;
+   */
+  branch: string;
+
+  /**
+   * As that of ChildSpawned.
+   *
+   * @generated from field: int32 depth = 33;
+   */
+  depth: number;
 };
 
 /**
@@ -344,6 +373,35 @@ export type GoalJson = {
    * @generated from field: string cursor = 22;
    */
   cursor?: string;
+
+  /**
+   * Of a child: the session whose agent has spawned it, its name there, its branch in the
+   * tree of sessions, and how many parents are above it. Empty for any other goal.
+   *
+   * @generated from field: string parent_session_id = 30;
+   */
+  parentSessionId?: string;
+
+  /**
+   * As that of ChildSpawned.
+   *
+   * @generated from field: string name = 31;
+   */
+  name?: string;
+
+  /**
+   * As that of ChildSpawned.
+   *
+   * @generated from field: string branch = 32;
+   */
+  branch?: string;
+
+  /**
+   * As that of ChildSpawned.
+   *
+   * @generated from field: int32 depth = 33;
+   */
+  depth?: number;
 };
 
 /**
@@ -427,6 +485,22 @@ export type GoalEvent = Message<"agentd.v1.GoalEvent"> & {
      */
     value: GoalMessage;
     case: "message";
+  } | {
+    /**
+     * A child of the session was spawned.
+     *
+     * @generated from field: agentd.v1.ChildSpawned child_spawned = 30;
+     */
+    value: ChildSpawned;
+    case: "childSpawned";
+  } | {
+    /**
+     * A child of the session has reported something, or has ended.
+     *
+     * @generated from field: agentd.v1.ChildReported child_reported = 31;
+     */
+    value: ChildReported;
+    case: "childReported";
   } | { case: undefined; value?: undefined };
 };
 
@@ -492,6 +566,20 @@ export type GoalEventJson = {
    * @generated from field: agentd.v1.GoalMessage message = 25;
    */
   message?: GoalMessageJson;
+
+  /**
+   * A child of the session was spawned.
+   *
+   * @generated from field: agentd.v1.ChildSpawned child_spawned = 30;
+   */
+  childSpawned?: ChildSpawnedJson;
+
+  /**
+   * A child of the session has reported something, or has ended.
+   *
+   * @generated from field: agentd.v1.ChildReported child_reported = 31;
+   */
+  childReported?: ChildReportedJson;
 };
 
 /**
@@ -1074,6 +1162,304 @@ export type GoalMessageJson = {
  */
 export const GoalMessageSchema: GenMessage<GoalMessage, {jsonType: GoalMessageJson}> = /*@__PURE__*/
   messageDesc(file_agentd_v1_goal_events, 7);
+
+/**
+ * ChildSpawned says that an agent has spawned a child, which works in the background.
+ *
+ * @generated from message agentd.v1.ChildSpawned
+ */
+export type ChildSpawned = Message<"agentd.v1.ChildSpawned"> & {
+  /**
+   * Its name, unique among the children of the session.
+   *
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * The session of its goal.
+   *
+   * @generated from field: string session_id = 2;
+   */
+  sessionId: string;
+
+  /**
+   * Where it is in the tree of sessions: `bg.NAME`, behind the branch of its parent if that
+   * is a child, too.
+   *
+   * @generated from field: string branch = 3;
+   */
+  branch: string;
+
+  /**
+   * How many parents are above it.
+   *
+   * @generated from field: int32 depth = 4;
+   */
+  depth: number;
+
+  /**
+   * What it is to reach.
+   *
+   * @generated from field: string goal = 5;
+   */
+  goal: string;
+
+  /**
+   * What it may spend, in US dollars; 0 is no limit.
+   *
+   * @generated from field: double max_cost = 6;
+   */
+  maxCost: number;
+
+  /**
+   * How many turns it may make.
+   *
+   * @generated from field: int64 max_turns = 7;
+   */
+  maxTurns: bigint;
+
+  /**
+   * How long it may take.
+   *
+   * @generated from field: google.protobuf.Duration max_wallclock = 8;
+   */
+  maxWallclock?: Duration | undefined;
+
+  /**
+   * The turn in which it was spawned.
+   *
+   * @generated from field: string turn_id = 9;
+   */
+  turnId: string;
+};
+
+/**
+ * ChildSpawned says that an agent has spawned a child, which works in the background.
+ *
+ * @generated from message agentd.v1.ChildSpawned
+ */
+export type ChildSpawnedJson = {
+  /**
+   * Its name, unique among the children of the session.
+   *
+   * @generated from field: string name = 1;
+   */
+  name?: string;
+
+  /**
+   * The session of its goal.
+   *
+   * @generated from field: string session_id = 2;
+   */
+  sessionId?: string;
+
+  /**
+   * Where it is in the tree of sessions: `bg.NAME`, behind the branch of its parent if that
+   * is a child, too.
+   *
+   * @generated from field: string branch = 3;
+   */
+  branch?: string;
+
+  /**
+   * How many parents are above it.
+   *
+   * @generated from field: int32 depth = 4;
+   */
+  depth?: number;
+
+  /**
+   * What it is to reach.
+   *
+   * @generated from field: string goal = 5;
+   */
+  goal?: string;
+
+  /**
+   * What it may spend, in US dollars; 0 is no limit.
+   *
+   * @generated from field: double max_cost = 6;
+   */
+  maxCost?: number | "NaN" | "Infinity" | "-Infinity";
+
+  /**
+   * How many turns it may make.
+   *
+   * @generated from field: int64 max_turns = 7;
+   */
+  maxTurns?: string;
+
+  /**
+   * How long it may take.
+   *
+   * @generated from field: google.protobuf.Duration max_wallclock = 8;
+   */
+  maxWallclock?: DurationJson;
+
+  /**
+   * The turn in which it was spawned.
+   *
+   * @generated from field: string turn_id = 9;
+   */
+  turnId?: string;
+};
+
+/**
+ * Describes the message agentd.v1.ChildSpawned.
+ * Use `create(ChildSpawnedSchema)` to create a new message.
+ */
+export const ChildSpawnedSchema: GenMessage<ChildSpawned, {jsonType: ChildSpawnedJson}> = /*@__PURE__*/
+  messageDesc(file_agentd_v1_goal_events, 8);
+
+/**
+ * ChildReported is what a child has told its parent, or its end. The parent's next turn
+ * reads it.
+ *
+ * @generated from message agentd.v1.ChildReported
+ */
+export type ChildReported = Message<"agentd.v1.ChildReported"> & {
+  /**
+   * The name of the child.
+   *
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * The session of its goal.
+   *
+   * @generated from field: string session_id = 2;
+   */
+  sessionId: string;
+
+  /**
+   * Empty for an alert; `started` when its goal has begun; `completed`, `failed` or `stopped`.
+   *
+   * @generated from field: string kind = 3;
+   */
+  kind: string;
+
+  /**
+   * What it says.
+   *
+   * @generated from field: string text = 4;
+   */
+  text: string;
+
+  /**
+   * True if its goal has ended. A child may say that it has completed before.
+   *
+   * @generated from field: bool ended = 5;
+   */
+  ended: boolean;
+
+  /**
+   * Why its goal has ended.
+   *
+   * @generated from field: agentd.v1.GoalReason reason = 6;
+   */
+  reason: GoalReason;
+
+  /**
+   * Turns that it has made, when it has ended.
+   *
+   * @generated from field: int64 turns = 7;
+   */
+  turns: bigint;
+
+  /**
+   * Tokens of its prompts and responses then, with those of its own children.
+   *
+   * @generated from field: int64 tokens = 8;
+   */
+  tokens: bigint;
+
+  /**
+   * US dollars then, with those of its own children.
+   *
+   * @generated from field: double cost_usd = 9;
+   */
+  costUsd: number;
+};
+
+/**
+ * ChildReported is what a child has told its parent, or its end. The parent's next turn
+ * reads it.
+ *
+ * @generated from message agentd.v1.ChildReported
+ */
+export type ChildReportedJson = {
+  /**
+   * The name of the child.
+   *
+   * @generated from field: string name = 1;
+   */
+  name?: string;
+
+  /**
+   * The session of its goal.
+   *
+   * @generated from field: string session_id = 2;
+   */
+  sessionId?: string;
+
+  /**
+   * Empty for an alert; `started` when its goal has begun; `completed`, `failed` or `stopped`.
+   *
+   * @generated from field: string kind = 3;
+   */
+  kind?: string;
+
+  /**
+   * What it says.
+   *
+   * @generated from field: string text = 4;
+   */
+  text?: string;
+
+  /**
+   * True if its goal has ended. A child may say that it has completed before.
+   *
+   * @generated from field: bool ended = 5;
+   */
+  ended?: boolean;
+
+  /**
+   * Why its goal has ended.
+   *
+   * @generated from field: agentd.v1.GoalReason reason = 6;
+   */
+  reason?: GoalReasonJson;
+
+  /**
+   * Turns that it has made, when it has ended.
+   *
+   * @generated from field: int64 turns = 7;
+   */
+  turns?: string;
+
+  /**
+   * Tokens of its prompts and responses then, with those of its own children.
+   *
+   * @generated from field: int64 tokens = 8;
+   */
+  tokens?: string;
+
+  /**
+   * US dollars then, with those of its own children.
+   *
+   * @generated from field: double cost_usd = 9;
+   */
+  costUsd?: number | "NaN" | "Infinity" | "-Infinity";
+};
+
+/**
+ * Describes the message agentd.v1.ChildReported.
+ * Use `create(ChildReportedSchema)` to create a new message.
+ */
+export const ChildReportedSchema: GenMessage<ChildReported, {jsonType: ChildReportedJson}> = /*@__PURE__*/
+  messageDesc(file_agentd_v1_goal_events, 9);
 
 /**
  * GoalStatus is how a goal is.

@@ -14,7 +14,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file agentd/v1/types.proto.
  */
 export const file_agentd_v1_types: GenFile = /*@__PURE__*/
-  fileDesc("ChVhZ2VudGQvdjEvdHlwZXMucHJvdG8SCWFnZW50ZC52MSItCg5GaWVsZFZpb2xhdGlvbhINCgVmaWVsZBgBIAEoCRIMCgRydWxlGAIgASgJIj4KDUV4Y2VlZGVkTGltaXQSDAoEbmFtZRgBIAEoCRINCgV2YWx1ZRgCIAEoAxIQCghyZWNlaXZlZBgDIAEoAyI3CgdXYXJuaW5nEgwKBGNvZGUYASABKAkSDQoFZmllbGQYAiABKAkSDwoHbWVzc2FnZRgDIAEoCSIsCgtTZWVkTWVzc2FnZRIMCgRyb2xlGAEgASgJEg8KB2NvbnRlbnQYAiABKAkibQoGQnVkZ2V0EhMKC21vZGVsX2NhbGxzGAEgASgDEg4KBnRva2VucxgCIAEoAxIQCghjb3N0X3VzZBgDIAEoARIsCgl3YWxsX3RpbWUYBCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24i1gIKBFRvb2wSDAoEbmFtZRgBIAEoCRITCgtkZXNjcmlwdGlvbhgCIAEoCRIZCgxpbnB1dF9zY2hlbWEYAyABKAlIAIgBARIqCgd0aW1lb3V0GAogASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhYKDm5lZWRzX2FwcHJvdmFsGAsgASgIEhAKCGRlZmVycmVkGAwgASgIEiYKBmVmZmVjdBgNIAEoDjIWLmFnZW50ZC52MS5Ub29sLkVmZmVjdCKAAQoGRWZmZWN0EhYKEkVGRkVDVF9VTlNQRUNJRklFRBAAEg8KC0VGRkVDVF9SRUFEEAESEAoMRUZGRUNUX1dSSVRFEAISEgoORUZGRUNUX0VYRUNVVEUQAxISCg5FRkZFQ1RfTkVUV09SSxAEEhMKD0VGRkVDVF9JTlRFUk5BTBAFQg8KDV9pbnB1dF9zY2hlbWEipwEKBFBhcnQSDgoEdGV4dBgBIAEoCUgAEicKBmlubGluZRgCIAEoCzIVLmFnZW50ZC52MS5JbmxpbmVEYXRhSAASIgoEZmlsZRgDIAEoCzISLmFnZW50ZC52MS5GaWxlVXJpSAASKAoEdG9vbBgEIAEoCzIYLmFnZW50ZC52MS5Ub29sUmVmZXJlbmNlSABCCQoHY29udGVudEoECAUQBlIHZmlsZV9pZCIiCg1Ub29sUmVmZXJlbmNlEhEKCXRvb2xfbmFtZRgBIAEoCSItCgpJbmxpbmVEYXRhEhEKCW1pbWVfdHlwZRgBIAEoCRIMCgRkYXRhGAIgASgMIikKB0ZpbGVVcmkSEQoJbWltZV90eXBlGAEgASgJEgsKA3VyaRgCIAEoCSKMAgoFQWdlbnQSDAoEbmFtZRgBIAEoCRITCgtkZXNjcmlwdGlvbhgCIAEoCRIiCgNsbG0YAyABKAsyEy5hZ2VudGQudjEuTGxtQWdlbnRIABIwCgpzZXF1ZW50aWFsGAQgASgLMhouYWdlbnRkLnYxLlNlcXVlbnRpYWxBZ2VudEgAEiwKCHBhcmFsbGVsGAUgASgLMhguYWdlbnRkLnYxLlBhcmFsbGVsQWdlbnRIABIkCgRsb29wGAYgASgLMhQuYWdlbnRkLnYxLkxvb3BBZ2VudEgAEigKBnJlbW90ZRgUIAEoCzIWLmFnZW50ZC52MS5SZW1vdGVBZ2VudEgAQgwKCmFnZW50X3R5cGUiPQoNTWNwQXR0YWNobWVudBIQCghtY3BfbmFtZRgBIAEoCRIaChJpbmNsdWRlX3Rvb2xfbmFtZXMYAiADKAkiygMKCExsbUFnZW50Eg0KBW1vZGVsGAEgASgJEhIKCnRvb2xfbmFtZXMYAiADKAkSJAoKc3ViX2FnZW50cxgDIAMoCzIQLmFnZW50ZC52MS5BZ2VudBITCgtpbnN0cnVjdGlvbhgEIAEoCRIVCg1idWlsdGluX3Rvb2xzGAUgAygJEhIKCm91dHB1dF9rZXkYBiABKAkSMQoPbWNwX2F0dGFjaG1lbnRzGAcgAygLMhguYWdlbnRkLnYxLk1jcEF0dGFjaG1lbnQSGgoNb3V0cHV0X3NjaGVtYRgKIAEoCUgAiAEBEjEKCmdlbmVyYXRpb24YCyABKAsyHS5hZ2VudGQudjEuR2VuZXJhdGlvblNldHRpbmdzEjIKD2luY2x1ZGVfaGlzdG9yeRgMIAEoDjIZLmFnZW50ZC52MS5JbmNsdWRlSGlzdG9yeRIXCg9mYWxsYmFja19tb2RlbHMYDSADKAkSKQoKY29tcGFjdGlvbhgOIAEoCzIVLmFnZW50ZC52MS5Db21wYWN0aW9uEikKC2FnZW50X3Rvb2xzGA8gAygLMhQuYWdlbnRkLnYxLkFnZW50VG9vbEIQCg5fb3V0cHV0X3NjaGVtYSLvAQoJQWdlbnRUb29sEh8KBWFnZW50GAEgASgLMhAuYWdlbnRkLnYxLkFnZW50EhEKCXRvb2xfbmFtZRgCIAEoCRITCgtkZXNjcmlwdGlvbhgDIAEoCRIOCgZicmFuY2gYBCABKAkSEQoJbWF4X2RlcHRoGAUgASgNEi0KB2hpc3RvcnkYBiABKA4yHC5hZ2VudGQudjEuQWdlbnRUb29sLkhpc3RvcnkiRwoHSGlzdG9yeRIXChNISVNUT1JZX1VOU1BFQ0lGSUVEEAASEQoNSElTVE9SWV9GUkVTSBABEhAKDEhJU1RPUllfRk9SSxACIloKCkNvbXBhY3Rpb24SEAoIYXRfc2hhcmUYASABKAESFgoOY29udGV4dF90b2tlbnMYAiABKAMSDQoFbW9kZWwYAyABKAkSEwoLaW5zdHJ1Y3Rpb24YBCABKAkipQIKEkdlbmVyYXRpb25TZXR0aW5ncxIYCgt0ZW1wZXJhdHVyZRgBIAEoAUgAiAEBEhIKBXRvcF9wGAIgASgBSAGIAQESGQoRbWF4X291dHB1dF90b2tlbnMYAyABKAUSFgoOc3RvcF9zZXF1ZW5jZXMYBCADKAkSEQoEc2VlZBgFIAEoBUgCiAEBEiUKCHRoaW5raW5nGAYgASgLMhMuYWdlbnRkLnYxLlRoaW5raW5nEioKC3Rvb2xfY2hvaWNlGAcgASgLMhUuYWdlbnRkLnYxLlRvb2xDaG9pY2USJQoFY2FjaGUYCCABKAsyFi5hZ2VudGQudjEuUHJvbXB0Q2FjaGVCDgoMX3RlbXBlcmF0dXJlQggKBl90b3BfcEIHCgVfc2VlZCKZAQoLUHJvbXB0Q2FjaGUSKQoEbW9kZRgBIAEoDjIbLmFnZW50ZC52MS5Qcm9tcHRDYWNoZS5Nb2RlEiYKA3R0bBgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiI3CgRNb2RlEhQKEE1PREVfVU5TUEVDSUZJRUQQABIMCghNT0RFX09GRhABEgsKB01PREVfT04QAiLfAQoIVGhpbmtpbmcSLAoGZWZmb3J0GAEgASgOMhouYWdlbnRkLnYxLlRoaW5raW5nLkVmZm9ydEgAEhcKDWJ1ZGdldF90b2tlbnMYAiABKAVIABIYChBpbmNsdWRlX3Rob3VnaHRzGAMgASgIImgKBkVmZm9ydBIWChJFRkZPUlRfVU5TUEVDSUZJRUQQABISCg5FRkZPUlRfTUlOSU1BTBABEg4KCkVGRk9SVF9MT1cQAhIRCg1FRkZPUlRfTUVESVVNEAMSDwoLRUZGT1JUX0hJR0gQBEIICgZhbW91bnQimQEKClRvb2xDaG9pY2USKAoEbW9kZRgBIAEoDjIaLmFnZW50ZC52MS5Ub29sQ2hvaWNlLk1vZGUSEgoKdG9vbF9uYW1lcxgCIAMoCSJNCgRNb2RlEhQKEE1PREVfVU5TUEVDSUZJRUQQABINCglNT0RFX0FVVE8QARINCglNT0RFX05PTkUQAhIRCg1NT0RFX1JFUVVJUkVEEAMiMwoPU2VxdWVudGlhbEFnZW50EiAKBmFnZW50cxgBIAMoCzIQLmFnZW50ZC52MS5BZ2VudCIxCg1QYXJhbGxlbEFnZW50EiAKBmFnZW50cxgBIAMoCzIQLmFnZW50ZC52MS5BZ2VudCJFCglMb29wQWdlbnQSIAoGYWdlbnRzGAEgAygLMhAuYWdlbnRkLnYxLkFnZW50EhYKDm1heF9pdGVyYXRpb25zGAIgASgNIsABCgtSZW1vdGVBZ2VudBIPCgdiYWNrZW5kGAEgASgJEhMKC2luc3RydWN0aW9uGAIgASgJEg0KBW1vZGVsGAMgASgJEhIKCm91dHB1dF9rZXkYBCABKAkSEgoKdG9vbF9uYW1lcxgFIAMoCRIRCgltYXhfdHVybnMYBiABKA0SKgoHdGltZW91dBgHIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIVCg10ZXJtaW5hbF90b29sGAggASgJIuwBCgVVc2FnZRIVCg1wcm9tcHRfdG9rZW5zGAEgASgDEhkKEWNvbXBsZXRpb25fdG9rZW5zGAIgASgDEhUKDWNhY2hlZF90b2tlbnMYAyABKAMSGgoSY2FjaGVfd3JpdGVfdG9rZW5zGAQgASgDEhcKD3Rob3VnaHRzX3Rva2VucxgFIAEoAxIUCgx0b3RhbF90b2tlbnMYBiABKAMSEwoLbW9kZWxfY2FsbHMYByABKAMSFQoIY29zdF91c2QYCCABKAFIAIgBARIWCg51bnByaWNlZF9jYWxscxgJIAEoA0ILCglfY29zdF91c2QioAEKClRva2VuVXNhZ2USFQoNcHJvbXB0X3Rva2VucxgBIAEoBRIZChFjb21wbGV0aW9uX3Rva2VucxgCIAEoBRIVCg1jYWNoZWRfdG9rZW5zGAMgASgFEhcKD3Rob3VnaHRzX3Rva2VucxgEIAEoBRIUCgx0b3RhbF90b2tlbnMYBSABKAUSGgoSY2FjaGVfd3JpdGVfdG9rZW5zGAogASgFIn0KDFVzYWdlU3VtbWFyeRIqCgt0b3RhbF91c2FnZRgBIAEoCzIVLmFnZW50ZC52MS5Ub2tlblVzYWdlEhEKCWxsbV9jYWxscxgCIAEoBRIWCg5lc3RpbWF0ZWRfY29zdBgDIAEoARIWCg51bnByaWNlZF9jYWxscxgKIAEoBSIpCghBZ2VudFJlZhIMCgRuYW1lGAEgASgJEg8KB3ZlcnNpb24YAiABKAMqqQUKCUVycm9yQ29kZRIaChZFUlJPUl9DT0RFX1VOU1BFQ0lGSUVEEAASFwoTRVJST1JfQ09ERV9JTlRFUk5BTBABEiEKHUVSUk9SX0NPREVfSU5WQUxJRF9BR0VOVF9UUkVFEAISGwoXRVJST1JfQ09ERV9SQVRFX0xJTUlURUQQAxIaChZFUlJPUl9DT0RFX0FVVEhfRkFJTEVEEAQSIAocRVJST1JfQ09ERV9TRVNTSU9OX05PVF9GT1VORBAFEiAKHEVSUk9SX0NPREVfTU9ERUxfVU5BVkFJTEFCTEUQBhIWChJFUlJPUl9DT0RFX1RJTUVPVVQQBxIbChdFUlJPUl9DT0RFX1NFU1NJT05fQlVTWRAIEh4KGkVSUk9SX0NPREVfSU5WQUxJRF9SRVFVRVNUEAkSHwobRVJST1JfQ09ERV9CVURHRVRfRVhIQVVTVEVEEAoSHQoZRVJST1JfQ09ERV9MSU1JVF9FWENFRURFRBALEiAKHEVSUk9SX0NPREVfUEVSTUlTU0lPTl9ERU5JRUQQDBIdChlFUlJPUl9DT0RFX0hJU1RPUllfUFVSR0VEEA0SHgoaRVJST1JfQ09ERV9DT05URU5UX0JMT0NLRUQQDhIfChtFUlJPUl9DT0RFX0NPTlRFWFRfVE9PX0xPTkcQDxIaChZFUlJPUl9DT0RFX1VOQVZBSUxBQkxFEBASFwoTRVJST1JfQ09ERV9DT05GTElDVBAREiIKHkVSUk9SX0NPREVfRkFJTEVEX1BSRUNPTkRJVElPThASEh0KGUVSUk9SX0NPREVfT1VUUFVUX0lOVkFMSUQQExIYChRFUlJPUl9DT0RFX05PVF9GT1VORBAUEh4KGkVSUk9SX0NPREVfVU5BVVRIRU5USUNBVEVEEBUqYwoMT25EaXNjb25uZWN0Eh0KGU9OX0RJU0NPTk5FQ1RfVU5TUEVDSUZJRUQQABIaChZPTl9ESVNDT05ORUNUX0NPTlRJTlVFEAESGAoUT05fRElTQ09OTkVDVF9DQU5DRUwQAiqHAQoGT25CdXN5EhcKE09OX0JVU1lfVU5TUEVDSUZJRUQQABISCg5PTl9CVVNZX1JFSkVDVBABEhMKD09OX0JVU1lfRU5RVUVVRRACEhUKEU9OX0JVU1lfSU5URVJSVVBUEAMSEgoOT05fQlVTWV9JTkpFQ1QQBBIQCgxPTl9CVVNZX1dBSVQQBSqMAQoPSW5zdHJ1Y3Rpb25Nb2RlEiAKHElOU1RSVUNUSU9OX01PREVfVU5TUEVDSUZJRUQQABIbChdJTlNUUlVDVElPTl9NT0RFX0FQUEVORBABEhwKGElOU1RSVUNUSU9OX01PREVfUFJFUEVORBACEhwKGElOU1RSVUNUSU9OX01PREVfUkVQTEFDRRADKmQKDkluY2x1ZGVIaXN0b3J5Eh8KG0lOQ0xVREVfSElTVE9SWV9VTlNQRUNJRklFRBAAEhcKE0lOQ0xVREVfSElTVE9SWV9BTEwQARIYChRJTkNMVURFX0hJU1RPUllfVFVSThACKpsBCglBZ2VudEtpbmQSGgoWQUdFTlRfS0lORF9VTlNQRUNJRklFRBAAEhIKDkFHRU5UX0tJTkRfTExNEAESGQoVQUdFTlRfS0lORF9TRVFVRU5USUFMEAISFwoTQUdFTlRfS0lORF9QQVJBTExFTBADEhMKD0FHRU5UX0tJTkRfTE9PUBAEEhUKEUFHRU5UX0tJTkRfUkVNT1RFEAUqkwEKClN0b3BSZWFzb24SGwoXU1RPUF9SRUFTT05fVU5TUEVDSUZJRUQQABIUChBTVE9QX1JFQVNPTl9TVE9QEAESGgoWU1RPUF9SRUFTT05fTUFYX1RPS0VOUxACEh8KG1NUT1BfUkVBU09OX0NPTlRFTlRfQkxPQ0tFRBADEhUKEVNUT1BfUkVBU09OX09USEVSEARCOlo4Z2l0aHViLmNvbS9hcHp1azMvYWdlbnRkL2dlbi9wcm90by9nby9hZ2VudGQvdjE7YWdlbnRkdjFiBnByb3RvMw", [file_google_protobuf_duration]);
+  fileDesc("ChVhZ2VudGQvdjEvdHlwZXMucHJvdG8SCWFnZW50ZC52MSItCg5GaWVsZFZpb2xhdGlvbhINCgVmaWVsZBgBIAEoCRIMCgRydWxlGAIgASgJIj4KDUV4Y2VlZGVkTGltaXQSDAoEbmFtZRgBIAEoCRINCgV2YWx1ZRgCIAEoAxIQCghyZWNlaXZlZBgDIAEoAyI3CgdXYXJuaW5nEgwKBGNvZGUYASABKAkSDQoFZmllbGQYAiABKAkSDwoHbWVzc2FnZRgDIAEoCSIsCgtTZWVkTWVzc2FnZRIMCgRyb2xlGAEgASgJEg8KB2NvbnRlbnQYAiABKAkibQoGQnVkZ2V0EhMKC21vZGVsX2NhbGxzGAEgASgDEg4KBnRva2VucxgCIAEoAxIQCghjb3N0X3VzZBgDIAEoARIsCgl3YWxsX3RpbWUYBCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24i1gIKBFRvb2wSDAoEbmFtZRgBIAEoCRITCgtkZXNjcmlwdGlvbhgCIAEoCRIZCgxpbnB1dF9zY2hlbWEYAyABKAlIAIgBARIqCgd0aW1lb3V0GAogASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhYKDm5lZWRzX2FwcHJvdmFsGAsgASgIEhAKCGRlZmVycmVkGAwgASgIEiYKBmVmZmVjdBgNIAEoDjIWLmFnZW50ZC52MS5Ub29sLkVmZmVjdCKAAQoGRWZmZWN0EhYKEkVGRkVDVF9VTlNQRUNJRklFRBAAEg8KC0VGRkVDVF9SRUFEEAESEAoMRUZGRUNUX1dSSVRFEAISEgoORUZGRUNUX0VYRUNVVEUQAxISCg5FRkZFQ1RfTkVUV09SSxAEEhMKD0VGRkVDVF9JTlRFUk5BTBAFQg8KDV9pbnB1dF9zY2hlbWEipwEKBFBhcnQSDgoEdGV4dBgBIAEoCUgAEicKBmlubGluZRgCIAEoCzIVLmFnZW50ZC52MS5JbmxpbmVEYXRhSAASIgoEZmlsZRgDIAEoCzISLmFnZW50ZC52MS5GaWxlVXJpSAASKAoEdG9vbBgEIAEoCzIYLmFnZW50ZC52MS5Ub29sUmVmZXJlbmNlSABCCQoHY29udGVudEoECAUQBlIHZmlsZV9pZCIiCg1Ub29sUmVmZXJlbmNlEhEKCXRvb2xfbmFtZRgBIAEoCSItCgpJbmxpbmVEYXRhEhEKCW1pbWVfdHlwZRgBIAEoCRIMCgRkYXRhGAIgASgMIikKB0ZpbGVVcmkSEQoJbWltZV90eXBlGAEgASgJEgsKA3VyaRgCIAEoCSKMAgoFQWdlbnQSDAoEbmFtZRgBIAEoCRITCgtkZXNjcmlwdGlvbhgCIAEoCRIiCgNsbG0YAyABKAsyEy5hZ2VudGQudjEuTGxtQWdlbnRIABIwCgpzZXF1ZW50aWFsGAQgASgLMhouYWdlbnRkLnYxLlNlcXVlbnRpYWxBZ2VudEgAEiwKCHBhcmFsbGVsGAUgASgLMhguYWdlbnRkLnYxLlBhcmFsbGVsQWdlbnRIABIkCgRsb29wGAYgASgLMhQuYWdlbnRkLnYxLkxvb3BBZ2VudEgAEigKBnJlbW90ZRgUIAEoCzIWLmFnZW50ZC52MS5SZW1vdGVBZ2VudEgAQgwKCmFnZW50X3R5cGUiPQoNTWNwQXR0YWNobWVudBIQCghtY3BfbmFtZRgBIAEoCRIaChJpbmNsdWRlX3Rvb2xfbmFtZXMYAiADKAkiggQKCExsbUFnZW50Eg0KBW1vZGVsGAEgASgJEhIKCnRvb2xfbmFtZXMYAiADKAkSJAoKc3ViX2FnZW50cxgDIAMoCzIQLmFnZW50ZC52MS5BZ2VudBITCgtpbnN0cnVjdGlvbhgEIAEoCRIVCg1idWlsdGluX3Rvb2xzGAUgAygJEhIKCm91dHB1dF9rZXkYBiABKAkSMQoPbWNwX2F0dGFjaG1lbnRzGAcgAygLMhguYWdlbnRkLnYxLk1jcEF0dGFjaG1lbnQSGgoNb3V0cHV0X3NjaGVtYRgKIAEoCUgAiAEBEjEKCmdlbmVyYXRpb24YCyABKAsyHS5hZ2VudGQudjEuR2VuZXJhdGlvblNldHRpbmdzEjIKD2luY2x1ZGVfaGlzdG9yeRgMIAEoDjIZLmFnZW50ZC52MS5JbmNsdWRlSGlzdG9yeRIXCg9mYWxsYmFja19tb2RlbHMYDSADKAkSKQoKY29tcGFjdGlvbhgOIAEoCzIVLmFnZW50ZC52MS5Db21wYWN0aW9uEikKC2FnZW50X3Rvb2xzGA8gAygLMhQuYWdlbnRkLnYxLkFnZW50VG9vbBI2ChFiYWNrZ3JvdW5kX2FnZW50cxgQIAEoCzIbLmFnZW50ZC52MS5CYWNrZ3JvdW5kQWdlbnRzQhAKDl9vdXRwdXRfc2NoZW1hIjoKEEJhY2tncm91bmRBZ2VudHMSEQoJbWF4X2RlcHRoGAEgASgNEhMKC21heF9hdF9vbmNlGAIgASgNIu8BCglBZ2VudFRvb2wSHwoFYWdlbnQYASABKAsyEC5hZ2VudGQudjEuQWdlbnQSEQoJdG9vbF9uYW1lGAIgASgJEhMKC2Rlc2NyaXB0aW9uGAMgASgJEg4KBmJyYW5jaBgEIAEoCRIRCgltYXhfZGVwdGgYBSABKA0SLQoHaGlzdG9yeRgGIAEoDjIcLmFnZW50ZC52MS5BZ2VudFRvb2wuSGlzdG9yeSJHCgdIaXN0b3J5EhcKE0hJU1RPUllfVU5TUEVDSUZJRUQQABIRCg1ISVNUT1JZX0ZSRVNIEAESEAoMSElTVE9SWV9GT1JLEAIiWgoKQ29tcGFjdGlvbhIQCghhdF9zaGFyZRgBIAEoARIWCg5jb250ZXh0X3Rva2VucxgCIAEoAxINCgVtb2RlbBgDIAEoCRITCgtpbnN0cnVjdGlvbhgEIAEoCSKlAgoSR2VuZXJhdGlvblNldHRpbmdzEhgKC3RlbXBlcmF0dXJlGAEgASgBSACIAQESEgoFdG9wX3AYAiABKAFIAYgBARIZChFtYXhfb3V0cHV0X3Rva2VucxgDIAEoBRIWCg5zdG9wX3NlcXVlbmNlcxgEIAMoCRIRCgRzZWVkGAUgASgFSAKIAQESJQoIdGhpbmtpbmcYBiABKAsyEy5hZ2VudGQudjEuVGhpbmtpbmcSKgoLdG9vbF9jaG9pY2UYByABKAsyFS5hZ2VudGQudjEuVG9vbENob2ljZRIlCgVjYWNoZRgIIAEoCzIWLmFnZW50ZC52MS5Qcm9tcHRDYWNoZUIOCgxfdGVtcGVyYXR1cmVCCAoGX3RvcF9wQgcKBV9zZWVkIpkBCgtQcm9tcHRDYWNoZRIpCgRtb2RlGAEgASgOMhsuYWdlbnRkLnYxLlByb21wdENhY2hlLk1vZGUSJgoDdHRsGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIjcKBE1vZGUSFAoQTU9ERV9VTlNQRUNJRklFRBAAEgwKCE1PREVfT0ZGEAESCwoHTU9ERV9PThACIt8BCghUaGlua2luZxIsCgZlZmZvcnQYASABKA4yGi5hZ2VudGQudjEuVGhpbmtpbmcuRWZmb3J0SAASFwoNYnVkZ2V0X3Rva2VucxgCIAEoBUgAEhgKEGluY2x1ZGVfdGhvdWdodHMYAyABKAgiaAoGRWZmb3J0EhYKEkVGRk9SVF9VTlNQRUNJRklFRBAAEhIKDkVGRk9SVF9NSU5JTUFMEAESDgoKRUZGT1JUX0xPVxACEhEKDUVGRk9SVF9NRURJVU0QAxIPCgtFRkZPUlRfSElHSBAEQggKBmFtb3VudCKZAQoKVG9vbENob2ljZRIoCgRtb2RlGAEgASgOMhouYWdlbnRkLnYxLlRvb2xDaG9pY2UuTW9kZRISCgp0b29sX25hbWVzGAIgAygJIk0KBE1vZGUSFAoQTU9ERV9VTlNQRUNJRklFRBAAEg0KCU1PREVfQVVUTxABEg0KCU1PREVfTk9ORRACEhEKDU1PREVfUkVRVUlSRUQQAyIzCg9TZXF1ZW50aWFsQWdlbnQSIAoGYWdlbnRzGAEgAygLMhAuYWdlbnRkLnYxLkFnZW50IjEKDVBhcmFsbGVsQWdlbnQSIAoGYWdlbnRzGAEgAygLMhAuYWdlbnRkLnYxLkFnZW50IkUKCUxvb3BBZ2VudBIgCgZhZ2VudHMYASADKAsyEC5hZ2VudGQudjEuQWdlbnQSFgoObWF4X2l0ZXJhdGlvbnMYAiABKA0iwAEKC1JlbW90ZUFnZW50Eg8KB2JhY2tlbmQYASABKAkSEwoLaW5zdHJ1Y3Rpb24YAiABKAkSDQoFbW9kZWwYAyABKAkSEgoKb3V0cHV0X2tleRgEIAEoCRISCgp0b29sX25hbWVzGAUgAygJEhEKCW1heF90dXJucxgGIAEoDRIqCgd0aW1lb3V0GAcgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhUKDXRlcm1pbmFsX3Rvb2wYCCABKAki7AEKBVVzYWdlEhUKDXByb21wdF90b2tlbnMYASABKAMSGQoRY29tcGxldGlvbl90b2tlbnMYAiABKAMSFQoNY2FjaGVkX3Rva2VucxgDIAEoAxIaChJjYWNoZV93cml0ZV90b2tlbnMYBCABKAMSFwoPdGhvdWdodHNfdG9rZW5zGAUgASgDEhQKDHRvdGFsX3Rva2VucxgGIAEoAxITCgttb2RlbF9jYWxscxgHIAEoAxIVCghjb3N0X3VzZBgIIAEoAUgAiAEBEhYKDnVucHJpY2VkX2NhbGxzGAkgASgDQgsKCV9jb3N0X3VzZCKgAQoKVG9rZW5Vc2FnZRIVCg1wcm9tcHRfdG9rZW5zGAEgASgFEhkKEWNvbXBsZXRpb25fdG9rZW5zGAIgASgFEhUKDWNhY2hlZF90b2tlbnMYAyABKAUSFwoPdGhvdWdodHNfdG9rZW5zGAQgASgFEhQKDHRvdGFsX3Rva2VucxgFIAEoBRIaChJjYWNoZV93cml0ZV90b2tlbnMYCiABKAUifQoMVXNhZ2VTdW1tYXJ5EioKC3RvdGFsX3VzYWdlGAEgASgLMhUuYWdlbnRkLnYxLlRva2VuVXNhZ2USEQoJbGxtX2NhbGxzGAIgASgFEhYKDmVzdGltYXRlZF9jb3N0GAMgASgBEhYKDnVucHJpY2VkX2NhbGxzGAogASgFIikKCEFnZW50UmVmEgwKBG5hbWUYASABKAkSDwoHdmVyc2lvbhgCIAEoAyqpBQoJRXJyb3JDb2RlEhoKFkVSUk9SX0NPREVfVU5TUEVDSUZJRUQQABIXChNFUlJPUl9DT0RFX0lOVEVSTkFMEAESIQodRVJST1JfQ09ERV9JTlZBTElEX0FHRU5UX1RSRUUQAhIbChdFUlJPUl9DT0RFX1JBVEVfTElNSVRFRBADEhoKFkVSUk9SX0NPREVfQVVUSF9GQUlMRUQQBBIgChxFUlJPUl9DT0RFX1NFU1NJT05fTk9UX0ZPVU5EEAUSIAocRVJST1JfQ09ERV9NT0RFTF9VTkFWQUlMQUJMRRAGEhYKEkVSUk9SX0NPREVfVElNRU9VVBAHEhsKF0VSUk9SX0NPREVfU0VTU0lPTl9CVVNZEAgSHgoaRVJST1JfQ09ERV9JTlZBTElEX1JFUVVFU1QQCRIfChtFUlJPUl9DT0RFX0JVREdFVF9FWEhBVVNURUQQChIdChlFUlJPUl9DT0RFX0xJTUlUX0VYQ0VFREVEEAsSIAocRVJST1JfQ09ERV9QRVJNSVNTSU9OX0RFTklFRBAMEh0KGUVSUk9SX0NPREVfSElTVE9SWV9QVVJHRUQQDRIeChpFUlJPUl9DT0RFX0NPTlRFTlRfQkxPQ0tFRBAOEh8KG0VSUk9SX0NPREVfQ09OVEVYVF9UT09fTE9ORxAPEhoKFkVSUk9SX0NPREVfVU5BVkFJTEFCTEUQEBIXChNFUlJPUl9DT0RFX0NPTkZMSUNUEBESIgoeRVJST1JfQ09ERV9GQUlMRURfUFJFQ09ORElUSU9OEBISHQoZRVJST1JfQ09ERV9PVVRQVVRfSU5WQUxJRBATEhgKFEVSUk9SX0NPREVfTk9UX0ZPVU5EEBQSHgoaRVJST1JfQ09ERV9VTkFVVEhFTlRJQ0FURUQQFSpjCgxPbkRpc2Nvbm5lY3QSHQoZT05fRElTQ09OTkVDVF9VTlNQRUNJRklFRBAAEhoKFk9OX0RJU0NPTk5FQ1RfQ09OVElOVUUQARIYChRPTl9ESVNDT05ORUNUX0NBTkNFTBACKocBCgZPbkJ1c3kSFwoTT05fQlVTWV9VTlNQRUNJRklFRBAAEhIKDk9OX0JVU1lfUkVKRUNUEAESEwoPT05fQlVTWV9FTlFVRVVFEAISFQoRT05fQlVTWV9JTlRFUlJVUFQQAxISCg5PTl9CVVNZX0lOSkVDVBAEEhAKDE9OX0JVU1lfV0FJVBAFKowBCg9JbnN0cnVjdGlvbk1vZGUSIAocSU5TVFJVQ1RJT05fTU9ERV9VTlNQRUNJRklFRBAAEhsKF0lOU1RSVUNUSU9OX01PREVfQVBQRU5EEAESHAoYSU5TVFJVQ1RJT05fTU9ERV9QUkVQRU5EEAISHAoYSU5TVFJVQ1RJT05fTU9ERV9SRVBMQUNFEAMqZAoOSW5jbHVkZUhpc3RvcnkSHwobSU5DTFVERV9ISVNUT1JZX1VOU1BFQ0lGSUVEEAASFwoTSU5DTFVERV9ISVNUT1JZX0FMTBABEhgKFElOQ0xVREVfSElTVE9SWV9UVVJOEAIqmwEKCUFnZW50S2luZBIaChZBR0VOVF9LSU5EX1VOU1BFQ0lGSUVEEAASEgoOQUdFTlRfS0lORF9MTE0QARIZChVBR0VOVF9LSU5EX1NFUVVFTlRJQUwQAhIXChNBR0VOVF9LSU5EX1BBUkFMTEVMEAMSEwoPQUdFTlRfS0lORF9MT09QEAQSFQoRQUdFTlRfS0lORF9SRU1PVEUQBSqTAQoKU3RvcFJlYXNvbhIbChdTVE9QX1JFQVNPTl9VTlNQRUNJRklFRBAAEhQKEFNUT1BfUkVBU09OX1NUT1AQARIaChZTVE9QX1JFQVNPTl9NQVhfVE9LRU5TEAISHwobU1RPUF9SRUFTT05fQ09OVEVOVF9CTE9DS0VEEAMSFQoRU1RPUF9SRUFTT05fT1RIRVIQBEI6WjhnaXRodWIuY29tL2FwenVrMy9hZ2VudGQvZ2VuL3Byb3RvL2dvL2FnZW50ZC92MTthZ2VudGR2MWIGcHJvdG8z", [file_google_protobuf_duration]);
 
 /**
  * FieldViolation says which field of a request breaks which rule.
@@ -1081,6 +1081,13 @@ export type LlmAgent = Message<"agentd.v1.LlmAgent"> & {
    * @generated from field: repeated agentd.v1.AgentTool agent_tools = 15;
    */
   agentTools: AgentTool[];
+
+  /**
+   * Set: this agent may spawn children that work in the background.
+   *
+   * @generated from field: agentd.v1.BackgroundAgents background_agents = 16;
+   */
+  backgroundAgents?: BackgroundAgents | undefined;
 };
 
 /**
@@ -1199,6 +1206,13 @@ export type LlmAgentJson = {
    * @generated from field: repeated agentd.v1.AgentTool agent_tools = 15;
    */
   agentTools?: AgentToolJson[];
+
+  /**
+   * Set: this agent may spawn children that work in the background.
+   *
+   * @generated from field: agentd.v1.BackgroundAgents background_agents = 16;
+   */
+  backgroundAgents?: BackgroundAgentsJson;
 };
 
 /**
@@ -1207,6 +1221,65 @@ export type LlmAgentJson = {
  */
 export const LlmAgentSchema: GenMessage<LlmAgent, {jsonType: LlmAgentJson}> = /*@__PURE__*/
   messageDesc(file_agentd_v1_types, 12);
+
+/**
+ * BackgroundAgents gives an agent the tools `spawn_agent`, `list_agents`, `check_agent`,
+ * `message_agent`, `wait_agent` and `stop_agent`. A child is a goal in a session of its own,
+ * `PARENT:sub:bg.NAME`, with the model of its parent: it outlives the turn and the server.
+ * What it may spend is cut out of what is left to its parent. What it reports, and its end,
+ * is written into the session of its parent, whose next turn reads it.
+ *
+ * @generated from message agentd.v1.BackgroundAgents
+ */
+export type BackgroundAgents = Message<"agentd.v1.BackgroundAgents"> & {
+  /**
+   * How many parents may be above a child, at most 8; 0 is 2. A child within that may spawn
+   * children, too.
+   *
+   * @generated from field: uint32 max_depth = 1;
+   */
+  maxDepth: number;
+
+  /**
+   * How many children of a session may work at a time, at most 64; 0 is 8.
+   *
+   * @generated from field: uint32 max_at_once = 2;
+   */
+  maxAtOnce: number;
+};
+
+/**
+ * BackgroundAgents gives an agent the tools `spawn_agent`, `list_agents`, `check_agent`,
+ * `message_agent`, `wait_agent` and `stop_agent`. A child is a goal in a session of its own,
+ * `PARENT:sub:bg.NAME`, with the model of its parent: it outlives the turn and the server.
+ * What it may spend is cut out of what is left to its parent. What it reports, and its end,
+ * is written into the session of its parent, whose next turn reads it.
+ *
+ * @generated from message agentd.v1.BackgroundAgents
+ */
+export type BackgroundAgentsJson = {
+  /**
+   * How many parents may be above a child, at most 8; 0 is 2. A child within that may spawn
+   * children, too.
+   *
+   * @generated from field: uint32 max_depth = 1;
+   */
+  maxDepth?: number;
+
+  /**
+   * How many children of a session may work at a time, at most 64; 0 is 8.
+   *
+   * @generated from field: uint32 max_at_once = 2;
+   */
+  maxAtOnce?: number;
+};
+
+/**
+ * Describes the message agentd.v1.BackgroundAgents.
+ * Use `create(BackgroundAgentsSchema)` to create a new message.
+ */
+export const BackgroundAgentsSchema: GenMessage<BackgroundAgents, {jsonType: BackgroundAgentsJson}> = /*@__PURE__*/
+  messageDesc(file_agentd_v1_types, 13);
 
 /**
  * AgentTool is an agent, with all below it, that another one calls as a tool:
@@ -1333,7 +1406,7 @@ export type AgentToolJson = {
  * Use `create(AgentToolSchema)` to create a new message.
  */
 export const AgentToolSchema: GenMessage<AgentTool, {jsonType: AgentToolJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 13);
+  messageDesc(file_agentd_v1_types, 14);
 
 /**
  * History is what a call sees of its caller's conversation.
@@ -1374,7 +1447,7 @@ export type AgentTool_HistoryJson = "HISTORY_UNSPECIFIED" | "HISTORY_FRESH" | "H
  * Describes the enum agentd.v1.AgentTool.History.
  */
 export const AgentTool_HistorySchema: GenEnum<AgentTool_History, AgentTool_HistoryJson> = /*@__PURE__*/
-  enumDesc(file_agentd_v1_types, 13, 0);
+  enumDesc(file_agentd_v1_types, 14, 0);
 
 /**
  * Compaction is when and how the beginning of a conversation is summarized for a
@@ -1463,7 +1536,7 @@ export type CompactionJson = {
  * Use `create(CompactionSchema)` to create a new message.
  */
 export const CompactionSchema: GenMessage<Compaction, {jsonType: CompactionJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 14);
+  messageDesc(file_agentd_v1_types, 15);
 
 /**
  * GenerationSettings are how a model is to write. What the model's provider has no
@@ -1602,7 +1675,7 @@ export type GenerationSettingsJson = {
  * Use `create(GenerationSettingsSchema)` to create a new message.
  */
 export const GenerationSettingsSchema: GenMessage<GenerationSettings, {jsonType: GenerationSettingsJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 15);
+  messageDesc(file_agentd_v1_types, 16);
 
 /**
  * PromptCache is whether the provider is to keep the prompt (instructions, tools
@@ -1661,7 +1734,7 @@ export type PromptCacheJson = {
  * Use `create(PromptCacheSchema)` to create a new message.
  */
 export const PromptCacheSchema: GenMessage<PromptCache, {jsonType: PromptCacheJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 16);
+  messageDesc(file_agentd_v1_types, 17);
 
 /**
  * Mode is what to do.
@@ -1702,7 +1775,7 @@ export type PromptCache_ModeJson = "MODE_UNSPECIFIED" | "MODE_OFF" | "MODE_ON";
  * Describes the enum agentd.v1.PromptCache.Mode.
  */
 export const PromptCache_ModeSchema: GenEnum<PromptCache_Mode, PromptCache_ModeJson> = /*@__PURE__*/
-  enumDesc(file_agentd_v1_types, 16, 0);
+  enumDesc(file_agentd_v1_types, 17, 0);
 
 /**
  * Thinking is how much a model may think before it responds, in one of the two ways
@@ -1776,7 +1849,7 @@ export type ThinkingJson = {
  * Use `create(ThinkingSchema)` to create a new message.
  */
 export const ThinkingSchema: GenMessage<Thinking, {jsonType: ThinkingJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 17);
+  messageDesc(file_agentd_v1_types, 18);
 
 /**
  * Effort is how much to think, in words.
@@ -1831,7 +1904,7 @@ export type Thinking_EffortJson = "EFFORT_UNSPECIFIED" | "EFFORT_MINIMAL" | "EFF
  * Describes the enum agentd.v1.Thinking.Effort.
  */
 export const Thinking_EffortSchema: GenEnum<Thinking_Effort, Thinking_EffortJson> = /*@__PURE__*/
-  enumDesc(file_agentd_v1_types, 17, 0);
+  enumDesc(file_agentd_v1_types, 18, 0);
 
 /**
  * ToolChoice is whether a model has to call a tool.
@@ -1880,7 +1953,7 @@ export type ToolChoiceJson = {
  * Use `create(ToolChoiceSchema)` to create a new message.
  */
 export const ToolChoiceSchema: GenMessage<ToolChoice, {jsonType: ToolChoiceJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 18);
+  messageDesc(file_agentd_v1_types, 19);
 
 /**
  * Mode is what the model has to do.
@@ -1929,7 +2002,7 @@ export type ToolChoice_ModeJson = "MODE_UNSPECIFIED" | "MODE_AUTO" | "MODE_NONE"
  * Describes the enum agentd.v1.ToolChoice.Mode.
  */
 export const ToolChoice_ModeSchema: GenEnum<ToolChoice_Mode, ToolChoice_ModeJson> = /*@__PURE__*/
-  enumDesc(file_agentd_v1_types, 18, 0);
+  enumDesc(file_agentd_v1_types, 19, 0);
 
 /**
  * SequentialAgent runs its agents one after the other.
@@ -1964,7 +2037,7 @@ export type SequentialAgentJson = {
  * Use `create(SequentialAgentSchema)` to create a new message.
  */
 export const SequentialAgentSchema: GenMessage<SequentialAgent, {jsonType: SequentialAgentJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 19);
+  messageDesc(file_agentd_v1_types, 20);
 
 /**
  * ParallelAgent runs its agents at the same time, each on its own branch of
@@ -2001,7 +2074,7 @@ export type ParallelAgentJson = {
  * Use `create(ParallelAgentSchema)` to create a new message.
  */
 export const ParallelAgentSchema: GenMessage<ParallelAgent, {jsonType: ParallelAgentJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 20);
+  messageDesc(file_agentd_v1_types, 21);
 
 /**
  * LoopAgent runs its agents in order, again and again, until its cap is
@@ -2058,7 +2131,7 @@ export type LoopAgentJson = {
  * Use `create(LoopAgentSchema)` to create a new message.
  */
 export const LoopAgentSchema: GenMessage<LoopAgent, {jsonType: LoopAgentJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 21);
+  messageDesc(file_agentd_v1_types, 22);
 
 /**
  * RemoteAgent is an agent that a backend runs: another server, such as one of Managed
@@ -2213,7 +2286,7 @@ export type RemoteAgentJson = {
  * Use `create(RemoteAgentSchema)` to create a new message.
  */
 export const RemoteAgentSchema: GenMessage<RemoteAgent, {jsonType: RemoteAgentJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 22);
+  messageDesc(file_agentd_v1_types, 23);
 
 /**
  * Usage is what model calls took. Its counts mean the same for every provider; a
@@ -2374,7 +2447,7 @@ export type UsageJson = {
  * Use `create(UsageSchema)` to create a new message.
  */
 export const UsageSchema: GenMessage<Usage, {jsonType: UsageJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 23);
+  messageDesc(file_agentd_v1_types, 24);
 
 /**
  * TokenUsage counts tokens as Usage does. A count of more than 2,147,483,647 comes as
@@ -2487,7 +2560,7 @@ export type TokenUsageJson = {
  * Use `create(TokenUsageSchema)` to create a new message.
  */
 export const TokenUsageSchema: GenMessage<TokenUsage, {jsonType: TokenUsageJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 24);
+  messageDesc(file_agentd_v1_types, 25);
 
 /**
  * UsageSummary is what a turn used. Each model call counts once. A count of more than
@@ -2568,7 +2641,7 @@ export type UsageSummaryJson = {
  * Use `create(UsageSummarySchema)` to create a new message.
  */
 export const UsageSummarySchema: GenMessage<UsageSummary, {jsonType: UsageSummaryJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 25);
+  messageDesc(file_agentd_v1_types, 26);
 
 /**
  * AgentRef names an agent tree that the server keeps, see SessionService.ApplyAgent.
@@ -2619,7 +2692,7 @@ export type AgentRefJson = {
  * Use `create(AgentRefSchema)` to create a new message.
  */
 export const AgentRefSchema: GenMessage<AgentRef, {jsonType: AgentRefJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 26);
+  messageDesc(file_agentd_v1_types, 27);
 
 /**
  * ErrorCode is the kind of an error. Codes up to 7 are fixed.

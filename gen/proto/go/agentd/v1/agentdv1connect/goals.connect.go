@@ -71,8 +71,9 @@ type GoalServiceClient interface {
 	// buf:lint:ignore RPC_REQUEST_STANDARD_NAME
 	// buf:lint:ignore RPC_RESPONSE_STANDARD_NAME
 	List(context.Context, *connect.Request[v1.ListGoalsRequest]) (*connect.Response[v1.ListGoalsResponse], error)
-	// Control pauses, resumes or stops a goal, or says how one that waits goes on. It returns
-	// when that is recorded, and of a stop when nothing of the goal runs any more.
+	// Control pauses, resumes or stops a goal and what is below it, or says how one that waits
+	// goes on. It returns when that is recorded, and of a stop when nothing of the goals runs
+	// any more. A session without a goal that has children is stopped with them.
 	// buf:lint:ignore RPC_REQUEST_STANDARD_NAME
 	// buf:lint:ignore RPC_RESPONSE_STANDARD_NAME
 	Control(context.Context, *connect.Request[v1.ControlGoalRequest]) (*connect.Response[v1.ControlGoalResponse], error)
@@ -195,8 +196,9 @@ type GoalServiceHandler interface {
 	// buf:lint:ignore RPC_REQUEST_STANDARD_NAME
 	// buf:lint:ignore RPC_RESPONSE_STANDARD_NAME
 	List(context.Context, *connect.Request[v1.ListGoalsRequest]) (*connect.Response[v1.ListGoalsResponse], error)
-	// Control pauses, resumes or stops a goal, or says how one that waits goes on. It returns
-	// when that is recorded, and of a stop when nothing of the goal runs any more.
+	// Control pauses, resumes or stops a goal and what is below it, or says how one that waits
+	// goes on. It returns when that is recorded, and of a stop when nothing of the goals runs
+	// any more. A session without a goal that has children is stopped with them.
 	// buf:lint:ignore RPC_REQUEST_STANDARD_NAME
 	// buf:lint:ignore RPC_RESPONSE_STANDARD_NAME
 	Control(context.Context, *connect.Request[v1.ControlGoalRequest]) (*connect.Response[v1.ControlGoalResponse], error)
