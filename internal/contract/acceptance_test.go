@@ -34,7 +34,7 @@ func TestAcceptance(t *testing.T) {
 			}
 		}
 	}
-	for _, want := range strings.Fields("C23 C24 C25 C26 C27 C28 C29 C29b C30 C31 C32 C33 C34 C35 C36 C37 C38 C39") {
+	for want := range strings.FieldsSeq("C23 C24 C25 C26 C27 C28 C29 C29b C30 C31 C32 C33 C34 C35 C36 C37 C38 C39") {
 		if lines[want] == 0 {
 			t.Errorf("there is no line of %s", want)
 		}
