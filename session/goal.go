@@ -393,13 +393,27 @@ func (m *Manager) advance(ctx context.Context, ref *sessionRef) error {
 	return nil
 }
 
-// awaitGoal sets the timer of a goal that waits, and returns when that is; false for none.
+// awaitGoal sets the timer of a goal that waits, and returns how long it does; false for none.
 func (m *Manager) awaitGoal(s *live.Session) (wait time.Duration, due bool) {
 	if wait, due = s.GoalDue(); due {
-		wait = max(wait, refusal.Later) // who has it go on at once does so itself
-		m.wakeLater(s.Key(), wait)
+		m.wakeLater(s.Key(), max(wait, refusal.Later)) // who has it go on at once does so itself
 	}
 	return wait, due
+}
+
+// advanceDue is advance for a user of a session that is about to leave it. With Owners, each that leaves says anew when
+// the session is due: a goal whose session is read all the time would not go on otherwise.
+func (m *Manager) advanceDue(ref *sessionRef) {
+	if m.owners == nil {
+		return
+	}
+	s, ok := ref.Now()
+	if !ok {
+		return
+	}
+	if wait, due := s.GoalDue(); due && wait == 0 {
+		_ = m.advance(context.Background(), ref) // awaitGoal says when it is tried again
+	}
 }
 
 // goalLook bounds the time of a timer: the clock of the machine may be set, and the machine may sleep.

@@ -257,6 +257,7 @@ func (m *Manager) hold(ctx context.Context, key string) (s *live.Session, done f
 // release ends a reference. A session without references stays in memory for a while, unless it is useless. With
 // Owners, it is let go; one that still writes is let go by adoptAll.
 func (m *Manager) release(ref *sessionRef) {
+	m.advanceDue(ref)
 	if m.owners != nil && m.lingers(ref) {
 		return
 	}
@@ -264,7 +265,10 @@ func (m *Manager) release(ref *sessionRef) {
 }
 
 // releaseObserver is release for a user that only observes.
-func (m *Manager) releaseObserver(ref *sessionRef) { m.released(ref, m.sessions.ReleaseObserver(ref)) }
+func (m *Manager) releaseObserver(ref *sessionRef) {
+	m.advanceDue(ref)
+	m.released(ref, m.sessions.ReleaseObserver(ref))
+}
 
 // released lets a session go whose last user has left.
 func (m *Manager) released(ref *sessionRef, last bool) {
@@ -281,7 +285,9 @@ func (m *Manager) released(ref *sessionRef, last bool) {
 			due = max(when.Left(), 0) + live.ReturnTime // this server's own timer comes first
 		}
 		if waits && due < 0 {
-			due = wait
+			if due = wait; due == 0 {
+				due = refusal.Later // advanceDue could not
+			}
 		}
 		m.letGo(s.Key(), unreleased{epoch, due})
 	}

@@ -108,6 +108,10 @@ var mutants = map[string]mutant{
 		}},
 		pkg: "./internal/test/chaos", tests: goalPoints,
 	},
+	"a use of a session that puts its goal off": {
+		changes: []change{{"session/owners.go", "	m.advanceDue(ref)\n	if m.owners", "	if m.owners"}},
+		pkg:     "./session", tests: "^TestGoalGoesOnWhileItsSessionIsUsed$",
+	},
 	"a done tool that a replay forgets": {
 		changes: []change{{"adkbridge/verifier.go", "	t.setGoal(ev, m)\n", ""}},
 		pkg:     "./internal/test/chaos", tests: goalPoints,
