@@ -11,11 +11,11 @@ import (
 // childMark stands in the id of a child's session, between that of its parent and the child's name.
 const childMark = ":sub:bg."
 
-// Serve runs the tools of the client, and those of [WithTools], for the background agents below a session, however deep
-// and whoever has started them, until ctx ends: also those that are spawned later, and after the turn that spawned
-// them. A gate that asks somebody names the agent that asks, see [Call.Child]. [WithProgress] sees the events of their
-// turns, each with the [Event].SessionID of its child and a [Lineage], from several goroutines, one for each child.
-// [WithOnAlert] sees what they report. Other options are those of [Client.FollowGoal].
+// Serve runs the tools of the client, and those of [WithTools], for the background agents below a session, however
+// deep and whoever has started them, until ctx ends: also those that are spawned later, and after the turn that
+// spawned them. A gate that asks somebody names the agent that asks, see [Call.Child]. [WithProgress] sees the events
+// of their turns, each with the [Event].SessionID of its child and a [Lineage], from several goroutines, one for each
+// child. [WithOnAlert] sees what they report. Other options are those of [Client.FollowGoal].
 //
 // It returns when ctx ends, with no error; or why it cannot go on: what was lost is tried again before, as
 // [WithReconnect] says. It has two goroutines for each child that is at work, which have ended by then.
@@ -42,8 +42,9 @@ func (c *Client) Serve(ctx context.Context, sessionID string, opts ...GoalOption
 	return nil
 }
 
-// WithOnAlert has f see what background agents report to [Client.Serve], in the order of their parent's session: alerts,
-// and how they have ended. It is called by one goroutine for each session that has children, which waits for it.
+// WithOnAlert has f see what background agents report to [Client.Serve], in the order of their parent's session:
+// alerts, and how they have ended. It is called by one goroutine for each session that has children, which waits for
+// it.
 func WithOnAlert(f func(*ChildEvent)) GoalOption {
 	return option{0, func(c *runConfig) { c.onAlert = f }}
 }
@@ -58,8 +59,8 @@ type server struct {
 	wg       sync.WaitGroup
 }
 
-// below serves the children of a session until ctx ends, or with ends until the goal of the session has ended and those
-// of its children have.
+// below serves the children of a session until ctx ends, or with ends until the goals of the session and of its
+// children have ended.
 func (s *server) below(ctx context.Context, sessionID string, ends bool) {
 	known := map[string]*ChildEvent{} // those that were spawned and have not begun
 	working, over := 0, false

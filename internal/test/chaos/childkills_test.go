@@ -194,6 +194,7 @@ func (p *familyPoint) checkCuts(t *testing.T, records []record.Record) {
 			if held += f.Limits.Tokens; f.Limits.Tokens <= 0 || used+held > budget {
 				t.Errorf("killed %s: %d tokens are cut out of %d", p.at, held, budget)
 			}
+		default:
 		}
 	}
 }
@@ -224,6 +225,7 @@ func storyOfChildren(t *testing.T, records []record.Record) (out []string) {
 			if f.End != nil {
 				out = append(out, fmt.Sprint(f.Name, f.End.Reason, f.End.Totals.Turns))
 			}
+		default:
 		}
 	}
 	slices.Sort(out)

@@ -150,7 +150,10 @@ func TestBackgroundAgents(t *testing.T) {
 	if got := tm.reads("finder"); !slices.Equal(got, want) {
 		t.Errorf("the child reads %q", got)
 	}
-	for range c.Run(t.Context(), boss, "and?", client.WithSessionID(id)) {
+	for _, err := range c.Run(t.Context(), boss, "and?", client.WithSessionID(id)) {
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 	got := tm.reads("boss")
 	if last := got[len(got)-1]; last != "[Background reports]\n- [finder] a trace\n- [finder] (completed) it was below\n"+
