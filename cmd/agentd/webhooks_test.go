@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
@@ -17,6 +18,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/apzuk3/agentd/client"
 	"github.com/apzuk3/agentd/internal/test/pgserver"
@@ -240,5 +243,58 @@ func TestWebhooksOfReplicas(t *testing.T) {
 	second.signal(syscall.SIGTERM)
 	if code := second.wait(); code != exitOK {
 		t.Errorf("exit code %d: %s", code, second.log)
+	}
+}
+
+// A goal that asks before its turns, reaches marks of its budget and ends is told so, each once.
+func TestWebhooksOfGoals(t *testing.T) {
+	t.Parallel()
+	h := newHook(t, http.StatusOK)
+	d := inProcess(t, map[string]string{
+		"AGENTD_ADDR": "127.0.0.1:0", "AGENTD_DATA": t.TempDir(),
+		"AGENTD_WEBHOOKS": h.file(t, "    events: [goal.ended, goal.asks, budget.marked]\n"),
+	})
+	c := client.New(d.url)
+	t.Cleanup(c.CloseIdleConnections)
+	g, err := c.StartGoal(t.Context(), client.GoalSpec{
+		Agent: client.LLM("root", "echo"), Goal: "tidy up", MaxTurns: 2, MaxOutputTokens: 2,
+		BeforeTurn: func(context.Context, int) error { return nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := g.Wait(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]int{"goal.asks": res.Turns, "goal.ended": 1, "budget.marked": 2} // 80 and 100 per cent
+	got := map[string]int{}
+	for len(got) < len(want) || got["budget.marked"] < 2 || got["goal.asks"] < res.Turns {
+		<-h.came
+		got = map[string]int{}
+		for _, told := range h.got() {
+			var body struct {
+				Type string
+				Data struct {
+					SessionID string `json:"session_id"`
+					Goal      *struct{ ID, Reason, Goal string }
+					Budget    *struct{ Period, Part string }
+				}
+			}
+			if err := json.Unmarshal([]byte(told.body), &body); err != nil {
+				t.Fatal(err)
+			}
+			got[body.Type]++
+			switch {
+			case body.Data.SessionID != res.SessionID,
+				body.Type == "budget.marked" && (body.Data.Budget == nil || body.Data.Budget.Period != "goal" || body.Data.Budget.Part != "output_tokens"),
+				body.Type != "budget.marked" && (body.Data.Goal == nil || body.Data.Goal.ID != res.GoalID || body.Data.Goal.Goal != ""),
+				body.Type == "goal.ended" && body.Data.Goal.Reason != string(res.Reason):
+				t.Errorf("told %s; the goal: %+v", told.body, res)
+			}
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("told:\n%s", diff)
 	}
 }

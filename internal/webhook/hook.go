@@ -16,12 +16,16 @@ const (
 	TurnEnded Event = "turn.ended"
 	// InteractionRequested: a person is asked something.
 	InteractionRequested Event = "interaction.requested"
-	// BudgetMarked: 80 or 100 per cent of what a session or a tenant may spend is spent.
+	// BudgetMarked: 80 or 100 per cent of what a session, a goal or a tenant may spend is spent.
 	BudgetMarked Event = "budget.marked"
+	// GoalEnded: a goal has ended, however it went.
+	GoalEnded Event = "goal.ended"
+	// GoalAsks: a goal waits for an answer, before a turn or after one that has failed.
+	GoalAsks Event = "goal.asks"
 )
 
 // events are all of them.
-var events = []Event{TurnEnded, InteractionRequested, BudgetMarked}
+var events = []Event{TurnEnded, InteractionRequested, BudgetMarked, GoalEnded, GoalAsks}
 
 // Hook is a receiver that an operator names.
 type Hook struct {

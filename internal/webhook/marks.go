@@ -16,8 +16,11 @@ import (
 // percents are the shares of a budget at which hooks are told.
 var percents = []int64{80, 100}
 
+// partCost is the part of a budget that is money, in billionths of a dollar.
+const partCost = "cost"
+
 // A mark is a share of a budget that is spent. As a subject it is period:part:percent:used:limit; period is session,
-// day or month, and part is tokens or cost, in billionths of a dollar.
+// day or month, and part is tokens or cost; or goal, and its input_tokens, output_tokens or cost.
 type mark struct {
 	period, part         string
 	percent, used, limit int64
@@ -51,16 +54,22 @@ func crossed(period string, of record.Budget, before, after record.Spent) (out [
 		limit, before, after int64
 	}{
 		{"tokens", of.Tokens, before.Tokens, after.Tokens},
-		{"cost", int64(of.Cost), int64(before.Cost), int64(after.Cost)},
+		{partCost, int64(of.Cost), int64(before.Cost), int64(after.Cost)},
 	} {
-		for _, percent := range percents {
-			at := int64(float64(x.limit) * float64(percent) / 100)
-			if percent == 100 {
-				at = x.limit
-			}
-			if x.limit > 0 && x.before < at && at <= x.after {
-				out = append(out, mark{period, x.part, percent, x.after, x.limit})
-			}
+		out = append(out, reached(period, x.part, x.limit, x.before, x.after)...)
+	}
+	return out
+}
+
+// reached are the marks of a part of a budget between what was spent before and after.
+func reached(period, part string, limit, before, after int64) (out []mark) {
+	for _, percent := range percents {
+		at := int64(float64(limit) * float64(percent) / 100)
+		if percent == 100 {
+			at = limit
+		}
+		if limit > 0 && before < at && at <= after {
+			out = append(out, mark{period, part, percent, after, limit})
 		}
 	}
 	return out

@@ -28,6 +28,7 @@ type data struct {
 	Turn        *turnData        `json:"turn,omitempty"`
 	Interaction *interactionData `json:"interaction,omitempty"`
 	Budget      *budgetData      `json:"budget,omitempty"`
+	Goal        *goalData        `json:"goal,omitempty"`
 }
 
 // turnData is a turn that is over.
@@ -64,8 +65,8 @@ type interactionData struct {
 
 // budgetData is a mark that was reached.
 type budgetData struct {
-	Period  string `json:"period"` // session, day or month
-	Part    string `json:"part"`   // tokens or cost
+	Period  string `json:"period"` // session, goal, day or month
+	Part    string `json:"part"`   // tokens or cost; of a goal input_tokens, output_tokens or cost
 	Percent int64  `json:"percent"`
 	// Used and Limit are tokens, or US dollars.
 	Used  float64 `json:"used"`
@@ -108,6 +109,8 @@ func (s *Sender) compose(ctx context.Context, h *Hook, d *delivery) (*message, e
 		msg.Data.Turn, err = s.turn(ctx, h, d)
 	case InteractionRequested:
 		msg.Data.Interaction, err = s.interaction(ctx, h, d)
+	case GoalEnded, GoalAsks:
+		msg.Data.Goal, err = s.goal(ctx, h, d)
 	case BudgetMarked:
 		msg.Data.Budget = budget(d.Subject)
 	}
@@ -156,8 +159,8 @@ func (s *Sender) interaction(ctx context.Context, h *Hook, d *delivery) (*intera
 		return nil, err
 	}
 	out := &interactionData{
-		ID: in.ID(), Kind: kindOf(in.Call.Asks.Kind.String()), Status: row.Status, ToolCallID: in.Call.ID,
-		AgentPath: in.Call.Path,
+		ID: in.ID(), Kind: word(in.Call.Asks.Kind.String(), "INTERACTION_KIND_"), Status: row.Status,
+		ToolCallID: in.Call.ID, AgentPath: in.Call.Path,
 	}
 	if h.Content {
 		q := in.Call.Asks
@@ -167,11 +170,6 @@ func (s *Sender) interaction(ctx context.Context, h *Hook, d *delivery) (*intera
 	return out, nil
 }
 
-// kindOf is the kind of a question as a word: approval, choice and so on.
-func kindOf(name string) string {
-	return strings.ToLower(strings.TrimPrefix(name, "INTERACTION_KIND_"))
-}
-
 // budget is what a notice says of a mark; nil if it says none.
 func budget(subject string) *budgetData {
 	m, err := parseMark(subject)
@@ -179,7 +177,7 @@ func budget(subject string) *budgetData {
 		return nil
 	}
 	out := &budgetData{m.period, m.part, m.percent, float64(m.used), float64(m.limit)}
-	if m.part == "cost" {
+	if m.part == partCost {
 		out.Used, out.Limit = record.NanoUSD(m.used).Dollars(), record.NanoUSD(m.limit).Dollars()
 	}
 	return out

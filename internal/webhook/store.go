@@ -82,14 +82,22 @@ func (s *Store) note(ctx context.Context, b *store.Batch) error {
 	if len(hooks) == 0 || len(b.Records) == 0 {
 		return nil
 	}
-	facts := append(ends(b), questions(b)...)
+	goals, err := goalFacts(b)
+	if err != nil {
+		return err
+	}
+	facts := slices.Concat(ends(b), questions(b), goals)
 	tenant, _ := b.Names()
 	if marked := func(h Hook) bool { return h.wants(BudgetMarked, tenant) }; slices.ContainsFunc(hooks, marked) {
 		marks, err := s.marks(ctx, b)
 		if err != nil {
 			return err
 		}
-		facts = append(facts, marks...)
+		more, err := s.goalMarks(ctx, b)
+		if err != nil {
+			return err
+		}
+		facts = slices.Concat(facts, marks, more)
 	}
 	b.Notices = nil
 	for i := range hooks {

@@ -176,6 +176,134 @@ func TestNoticesWithFacts(t *testing.T) {
 	})
 }
 
+// goal is the batches of a goal of three turns: its beginning, the end of the first turn, that of the second one, behind
+// which it asks, and its end. Each turn uses 40 tokens of prompts.
+func goal(session string) []store.Batch {
+	at := time.Now().UTC().Truncate(time.Microsecond)
+	seq := int64(0)
+	next := func(turn string, kind record.Kind, data string) record.Record {
+		seq++
+		return record.Record{Seq: seq, TurnID: turn, Kind: kind, Time: at.Add(time.Duration(seq)), Data: []byte(data)}
+	}
+	row := func(kind store.RowKind, id, status, data string, seq int64) store.Row {
+		return store.Row{Kind: kind, SessionID: session, ID: id, Seq: seq, CreatedAt: at, Status: status, Data: []byte(data)}
+	}
+	over := func(id, rest string, seq int64) store.Row {
+		return row(store.RowTurn, id, "succeeded", `{"id":"`+id+`","usage":{"prompt":40,"total":40}`+rest+`}`, seq)
+	}
+	begin := store.Batch{
+		SessionID: session, Records: []record.Record{
+			next("", record.KindGoalStarted, `{"id":"g1","goal":"tidy","limits":{"input_tokens":100,"cost_usd":1}}`),
+			next("t1", record.KindTurnStarted, `{"prompt":"tidy"}`),
+		},
+		Rows: []store.Row{
+			row(store.RowGoal, "g1", "running", `{"id":"g1","goal":"tidy","status":1}`, 1), row(store.RowTurn, "t1", "open", `{"id":"t1"}`, 2),
+		},
+		LastTurn: "t1", LastStatus: "open", Create: &store.NewSession{ID: session, CreatedAt: at},
+	}
+	first := store.Batch{
+		SessionID: session, After: 2, Records: []record.Record{
+			next("t1", record.KindTurnEnded, `{"completed":true}`),
+			next("", record.KindGoalCheckpointed, `{"id":"g1","turn":"t1","totals":{"turns":1,"input_tokens":40}}`),
+			next("t2", record.KindTurnStarted, `{"prompt":"continue"}`),
+		},
+		Rows: []store.Row{
+			row(store.RowGoal, "g1", "running", `{"id":"g1","goal":"tidy","status":1}`, 1), over("t1", "", 2), row(store.RowTurn, "t2", "open", `{"id":"t2"}`, 5),
+		},
+		LastTurn: "t2", LastStatus: "open",
+	}
+	asks := store.Batch{
+		SessionID: session, After: 5, Records: []record.Record{
+			next("t2", record.KindTurnEnded, `{"completed":false}`),
+			next("", record.KindGoalCheckpointed, `{"id":"g1","turn":"t2","totals":{"turns":2,"input_tokens":80},"wait":2}`),
+		},
+		Rows: []store.Row{
+			row(store.RowGoal, "g1", "running", `{"id":"g1","goal":"tidy","status":1,"totals":{"turns":2,"input_tokens":80},"wait":2,"until":"2026-11-28T02:00:37Z"}`, 1), over("t2", "", 5),
+		},
+		LastTurn: "t2", LastStatus: "succeeded",
+	}
+	ends := store.Batch{
+		SessionID: session, After: 7, Records: []record.Record{
+			next("", record.KindGoalEnded, `{"id":"g1","reason":7,"totals":{"turns":2,"input_tokens":80}}`),
+		},
+		Rows: []store.Row{row(store.RowGoal, "g1", "failed",
+			`{"id":"g1","goal":"tidy","status":5,"reason":7,"final_text":"All tidy.","totals":{"turns":2,"input_tokens":80,"cost_usd":0.5},"took":1500000000}`, 1)},
+		LastTurn: "t2", LastStatus: "succeeded",
+	}
+	return []store.Batch{begin, first, asks, ends}
+}
+
+// TestGoalNotices: the end of a goal, what it asks and its marks are noted with the facts, once; and hooks read how the
+// goal is.
+func TestGoalNotices(t *testing.T) {
+	want := []string{
+		"acme acme/s t2 goal.asks g1", "acme acme/s t2 budget.marked goal:input_tokens:80:80:100", "acme acme/s  goal.ended g1",
+	}
+	eachDatabase(t, func(t *testing.T, db database) {
+		s, _ := told(db, hookOf(t, "h", "https://x.example", BudgetMarked, GoalEnded, GoalAsks))
+		batches := goal("acme/s")
+		for _, b := range batches {
+			for range 2 {
+				if err := s.Append(t.Context(), b); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if got := noted(t, db); !sameItems(got, want) {
+			t.Errorf("noted\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+	})
+	db := inMemory(t)
+	bodies := make(chan string, 10)
+	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		bodies <- string(body)
+	}))
+	defer receiver.Close()
+	open := hookOf(t, "open", receiver.URL, GoalEnded)
+	open.Content = true
+	closed := hookOf(t, "closed", receiver.URL, GoalEnded, GoalAsks)
+	s, _ := told(db, open, closed)
+	batches := goal("acme/s")
+	for i := range 3 {
+		if errs := s.AppendMany(t.Context(), batches[i:i+1]); errs[0] != nil {
+			t.Fatal(errs)
+		}
+	}
+	o := &outcomes{}
+	sender := senderOf(db, io.Discard, o, open, closed)
+	sender.start()
+	defer sender.Close()
+	next := func() string {
+		t.Helper()
+		select {
+		case body := <-bodies:
+			return body
+		case <-time.After(time.Minute):
+			t.Fatal("a hook is not told")
+			return ""
+		}
+	}
+	is := func(body, event, rest string) {
+		t.Helper()
+		if !strings.HasPrefix(body, `{"type":"`+event+`"`) || !strings.HasSuffix(body, `"goal":{"id":"g1",`+rest+`}}}`) {
+			t.Errorf("told %s", body)
+		}
+	}
+	is(next(), "goal.asks", `"status":"running","wait":"ask","wait_until":"2026-11-28T02:00:37Z","turns":2,"input_tokens":80,"output_tokens":0,"cost_usd":0`)
+	if err := s.Append(t.Context(), batches[3]); err != nil {
+		t.Fatal(err)
+	}
+	sender.Poke()
+	const ended = `"status":"failed","reason":"retry_policy_aborted","turns":2,"input_tokens":80,"output_tokens":0,"cost_usd":0.5,"duration_seconds":1.5`
+	one, two := next(), next()
+	if !strings.Contains(one, "final_text") {
+		one, two = two, one
+	}
+	is(one, "goal.ended", ended+`,"goal":"tidy","final_text":"All tidy."`)
+	is(two, "goal.ended", ended)
+}
+
 // TestManyAppends: AppendMany notes what Append does, and tenants that a hook is not told of have no notices.
 func TestManyAppends(t *testing.T) {
 	db := inMemory(t)

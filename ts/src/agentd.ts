@@ -25,6 +25,7 @@ import { Run, type Place, type RunConfig } from "./run.js";
 import type { Schema } from "./schema.js";
 import { Sessions } from "./sessions.js";
 import { SharedState } from "./sharedstate.js";
+import type { Tool } from "./tool.js";
 import { ToolSet, type ToolDefinition } from "./toolset.js";
 import { resolved, withAttachments, type Attachments } from "./treewalk.js";
 import { Turns } from "./turns.js";
@@ -39,6 +40,15 @@ const defaultTools = 16;
 
 /** Part is which part a run takes in its turn. */
 type Part = Pick<RunConfig, "tools" | "prompter" | "observe" | "nameless" | "cancels">;
+
+/** @internal Inner is what is inside of a client. */
+export interface Inner {
+  unary: Unary;
+  wire: Wire;
+  headers: Headers;
+  tools: () => ReadonlyMap<string, Tool>;
+  attachments: Attachments;
+}
 
 /**
  * Agentd speaks to one server. Agents run there, tools run here, next to the caller's own data.
@@ -161,6 +171,12 @@ export class Agentd {
     const place = { sessionId, turnId, afterSeq: afterSeq === undefined ? undefined : seqOf(afterSeq) };
     const tools = observe ? new Map() : withAttachments(this.#tools.tools, this.#attachments);
     return this.#run(() => Promise.resolve(place), options, { tools, prompter, observe, nameless: false, cancels });
+  }
+
+  /** @internal inner is what those need that a page takes by themselves: Goals, Schedules, EventLog. */
+  inner(): Inner {
+    const [unary, wire, headers, attachments] = [this.#unary, this.#wire, this.#headers, this.#attachments];
+    return { unary, wire, headers, attachments, tools: () => this.#tools.tools };
   }
 
   /** capabilities says what the server is and allows. */

@@ -11,6 +11,8 @@ export type { ReconnectPolicy } from "./backoff.js";
 export type { TokenSource } from "./credential.js";
 export { AgentdError, type ErrorCode, type ErrorDetails, type ExceededLimit, type Violation } from "./errors.js";
 export type { AgentKind, AgentOutcome, End, Event, EventBase, EventBody, Lineage, RemoteSession, ToolCall } from "./events.js";
+export { EventLog, type EventLogFilter, type LoggedEvent } from "./eventlog.js";
+export { Goals, type Goal, type GoalFilter, type GoalOptions } from "./goalcalls.js";
 export type { ChildChange, GoalChange } from "./goals.js";
 export type { InteractionFilter, Interactions, Question } from "./interactions.js";
 export type { JsonObject, JsonValue } from "./json.js";
@@ -30,6 +32,7 @@ export type { AgentdOptions, AttachOptions, Budget, Keys, RunOptions, SeedMessag
 export { ToolOutput, type Part, type ResultPart } from "./parts.js";
 export type { Prompter } from "./prompts.js";
 export type { Result, Run } from "./run.js";
+export { Schedules, type Schedule, type ScheduleOptions } from "./schedules.js";
 export {
   jsonSchema,
   type InputOf,

@@ -1,6 +1,10 @@
-// The methods of agentd.v1.SessionService that this package calls, as JSON has their messages.
+// The methods that this package calls, as JSON has their messages: those of agentd.v1.SessionService by their names, and
+// those of other services behind the names of these.
 import type * as a from "./gen/agentd/v1/agents_pb.js";
+import type * as e from "./gen/agentd/v1/eventlog_pb.js";
+import type * as g from "./gen/agentd/v1/goals_pb.js";
 import type * as i from "./gen/agentd/v1/interactions_pb.js";
+import type * as c from "./gen/agentd/v1/schedules_pb.js";
 import type * as s from "./gen/agentd/v1/sessions_pb.js";
 
 /** Methods is what each method takes and returns. */
@@ -38,4 +42,16 @@ export interface Methods {
   CompactSession: [s.CompactSessionRequestJson, s.CompactSessionResponseJson];
   WatchSession: [s.WatchSessionRequestJson, s.WatchSessionResponseJson];
   WatchTurn: [s.WatchTurnRequestJson, s.WatchTurnResponseJson];
+  "GoalService/Start": [g.StartGoalRequestJson, g.StartGoalResponseJson];
+  "GoalService/Resume": [g.ResumeGoalRequestJson, g.ResumeGoalResponseJson];
+  "GoalService/Get": [g.GetGoalRequestJson, g.GetGoalResponseJson];
+  "GoalService/List": [g.ListGoalsRequestJson, g.ListGoalsResponseJson];
+  "GoalService/Control": [g.ControlGoalRequestJson, g.ControlGoalResponseJson];
+  "GoalService/Inject": [g.InjectRequestJson, g.InjectResponseJson];
+  "ScheduleService/Create": [c.CreateScheduleRequestJson, c.CreateScheduleResponseJson];
+  "ScheduleService/Get": [c.GetScheduleRequestJson, c.GetScheduleResponseJson];
+  "ScheduleService/List": [c.ListSchedulesRequestJson, c.ListSchedulesResponseJson];
+  "ScheduleService/Delete": [c.DeleteScheduleRequestJson, c.DeleteScheduleResponseJson];
+  "EventService/List": [e.ListEventsRequestJson, e.ListEventsResponseJson];
+  "EventService/Watch": [e.WatchEventsRequestJson, e.WatchEventsResponseJson];
 }

@@ -36,7 +36,7 @@ interface Failure {
   details?: { type?: string; value?: string; debug?: unknown }[];
 }
 
-const service = "/agentd.v1.SessionService/";
+const services = "/agentd.v1.";
 const errorType = "agentd.v1.RunResponse.ErrorResponse";
 
 /** How large a message of a stream may be, in bytes: far more than servers send. */
@@ -58,7 +58,7 @@ export class Wire {
   readonly #fetch: typeof globalThis.fetch;
 
   constructor(baseUrl: string, fetch: typeof globalThis.fetch, credential: Credential) {
-    this.#base = baseUrl.replace(/\/+$/, "") + service;
+    this.#base = baseUrl.replace(/\/+$/, "") + services;
     this.#fetch = fetch;
     this.credential = credential;
   }
@@ -87,8 +87,8 @@ export class Wire {
     }
   }
 
-  /** watch yields what a turn, or a session, tells. Who leaves it ends the request. */
-  async *watch<M extends "WatchTurn" | "WatchSession">(
+  /** watch yields what a turn, a session, or the event log tells. Who leaves it ends the request. */
+  async *watch<M extends "WatchTurn" | "WatchSession" | "EventService/Watch">(
     method: M,
     request: Methods[M][0],
     options: StreamOptions,
@@ -154,7 +154,8 @@ export class Wire {
 
   /** send makes a request and returns its reply, if the server has not refused it. */
   async #send(method: string, body: BodyInit, headers: Headers, signal: AbortSignal): Promise<Response> {
-    const response = await this.#fetch(this.#base + method, { method: "POST", headers, body, signal });
+    const path = method.includes("/") ? method : `SessionService/${method}`;
+    const response = await this.#fetch(this.#base + path, { method: "POST", headers, body, signal });
     if (response.ok) {
       return response;
     }

@@ -1,8 +1,8 @@
-// All of SessionService can be reached without its generated code, against a real daemon.
+// All of the services can be reached without its generated code, against a real daemon.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Agentd, llm } from "@apzuk3/agentd";
-import { SessionService } from "@apzuk3/agentd/proto";
+import { Agentd, EventLog, Goals, llm, Schedules } from "@apzuk3/agentd";
+import { EventService, GoalService, ScheduleService, SessionService } from "@apzuk3/agentd/proto";
 import { serve } from "./daemon.js";
 import { all } from "./gather.js";
 
@@ -17,10 +17,10 @@ answers:
 };
 
 test("a call of the package leads to every method", async (t) => {
-  const { url } = await serve(t, scripts);
+  const { url } = await serve(t, scripts, "--eventlog");
   const called = new Set<string>();
   const counting: typeof fetch = (input, init) => {
-    called.add(String(input).replace(/.*\//, ""));
+    called.add(String(input).replace(/.*\.v1\./, ""));
     return fetch(input, init);
   };
   const agentd = new Agentd(url, { fetch: counting }).addTool("work", { description: "Works", run: () => "done" });
@@ -88,7 +88,46 @@ test("a call of the package leads to every method", async (t) => {
     await assert.rejects(sharedState.set({ "app:x": wrong }), { code: "INVALID_REQUEST", message: /"app:x" is no JSON/ });
   }
 
-  const methods = SessionService.methods.map(({ name }) => name);
-  assert.ok(methods.length > 20);
-  assert.deepEqual(methods.filter((name) => !called.has(name)), []);
+  const [goals, schedules, eventLog] = [new Goals(agentd), new Schedules(agentd), new EventLog(agentd)];
+  const goal = await goals.start({ agent: llm({ name: "b", model: "echo" }), goal: "sort it", holdTurns: true, maxTurns: 2 });
+  assert.deepEqual([goal.status, goal.wait, goal.turns, goal.goal], ["running", "hold", 0, "sort it"]);
+  assert.equal((await goals.get(goal.sessionId)).id, goal.id);
+  assert.equal(await goals.inject(goal.sessionId, "by the way"), 1);
+  assert.equal((await goals.control(goal.sessionId, "pause")).status, "paused");
+  assert.equal((await all(goals.list({ statuses: ["paused"] }))).length, 1);
+  assert.equal((await goals.control(goal.sessionId, "stop")).reason, "context_cancelled");
+  const resumed = await goals.resume({ agent: llm({ name: "b", model: "echo" }), sessionId: goal.sessionId, goal: "sort it", maxTurns: 1 });
+  assert.notEqual(resumed.id, goal.id);
+  for await (const event of sessions.watch(goal.sessionId, { cursor: resumed.cursor })) {
+    if (event.type === "turn_started") {
+      assert.deepEqual([event.goalId, event.goalTurn], [resumed.id, 1]);
+    }
+    if (event.type === "goal" && event.kind === "ended") {
+      break;
+    }
+  }
+  const over = await goals.get(goal.sessionId);
+  assert.deepEqual([over.reason, over.turns, over.finalText.includes("by the way")], ["max_turns_exceeded", 1, true]);
+
+  const at = new Date(Date.now() + 3_600_000);
+  const once = await schedules.create({ id: "once", at, agent: llm({ name: "b", model: "echo" }), prompt: "hi" });
+  assert.deepEqual([once.at, once.nextTime, once.runs], [at, at, 0]);
+  await schedules.create({ id: "nightly", cron: "30 2 * * *", zone: "Europe/Berlin", agent: llm({ name: "b", model: "echo" }), goal: "x" });
+  assert.equal((await schedules.get("nightly")).zone, "Europe/Berlin");
+  assert.deepEqual((await all(schedules.list())).map(({ id }) => id), ["nightly", "once"]);
+  await schedules.delete("nightly");
+  await assert.rejects(schedules.get("nightly"), { code: "NOT_FOUND" });
+
+  const logged = await all(eventLog.list({ sessionId: goal.sessionId, author: "user" }));
+  assert.ok(logged.length > 0 && logged.every(({ sessionId, author }) => sessionId === goal.sessionId && author === "user"));
+  for await (const event of eventLog.watch({ afterSeq: 0 })) {
+    assert.ok(event.seq > 0 && event.time !== undefined);
+    break;
+  }
+
+  for (const service of [SessionService, GoalService, ScheduleService, EventService]) {
+    const methods = service.methods.map(({ name }) => `${service.typeName.replace(/.*\./, "")}/${name}`);
+    assert.ok(methods.length > 1);
+    assert.deepEqual(methods.filter((name) => !called.has(name)), []);
+  }
 });
