@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
@@ -52,6 +53,13 @@ func (c *Call) SessionID() string {
 		return ""
 	}
 	return c.req.GetSessionId()
+}
+
+// Child returns the name of the background agent whose session asks, with those of the agents above it before it and
+// dots between them, as in "scout.reader"; "" for a session that is no child's.
+func (c *Call) Child() string {
+	_, below, _ := strings.Cut(c.SessionID(), childMark)
+	return strings.ReplaceAll(below, childMark, ".")
 }
 
 // AgentPath returns the names from the root of the tree to the agent that calls.

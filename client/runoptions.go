@@ -45,6 +45,7 @@ type runConfig struct {
 
 	prompter Prompter // nil: nobody is asked
 
+	onAlert      func(*ChildEvent)            // of Serve; nil: nobody is told
 	goalProgress func(turn int, event *Event) // of a goal; nil: nobody is told
 
 	attach    bool             // the turn is not this run's own; filled in by prepare

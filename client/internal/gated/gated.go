@@ -18,5 +18,8 @@ func Check(ctx context.Context, gate *permit.Gate, r permit.Request) error {
 	if path := call.AgentPath(); len(path) > 1 {
 		r.Source = path[len(path)-1]
 	}
+	if child := call.Child(); child != "" {
+		r.Source = child
+	}
 	return gate.Check(ctx, r)
 }

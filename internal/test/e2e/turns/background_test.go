@@ -150,11 +150,95 @@ func TestBackgroundAgents(t *testing.T) {
 	if got := tm.reads("finder"); !slices.Equal(got, want) {
 		t.Errorf("the child reads %q", got)
 	}
-	for range c.Run(t.Context(), boss, "and?", client.WithSessionID(id)) {
+	for _, err := range c.Run(t.Context(), boss, "and?", client.WithSessionID(id)) {
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 	got := tm.reads("boss")
 	if last := got[len(got)-1]; last != "[Background reports]\n- [finder] a trace\n- [finder] (completed) it was below\n"+
 		"- [sleeper] (stopped) context_cancelled\n\n---\n\nand?" {
 		t.Errorf("the next turn reads %q", last)
+	}
+}
+
+// Tools of children are those of their parent: whoever serves the session runs them, also after the turn that has
+// spawned them, at each depth, and knows which child asks.
+func TestServeBackgroundAgents(t *testing.T) {
+	over := make(chan struct{})
+	later := func(calls ...string) func(context.Context) []*genai.Part {
+		return func(ctx context.Context) []*genai.Part {
+			select {
+			case <-over: // the turn of the parent
+			case <-ctx.Done():
+			}
+			return asks(calls...)(ctx)
+		}
+	}
+	tm := &team{read: map[string][]string{}, calls: map[string]int{}, script: map[string][]func(context.Context) []*genai.Part{
+		"boss": {asks(`spawn_agent {"name":"scout","system_prompt":"scout: look","goal":"look","tools":["look"]}`), speaks},
+		"scout": {
+			later(`look {"at":"north"}`, `spawn_agent {"name":"reader","system_prompt":"reader: read","goal":"read"}`),
+			asks(`wait_agent {"name":"reader"}`), asks(`report_done {"state":"done","detail":"seen"}`), speaks,
+		},
+		"reader": {asks(`look {"at":"below"}`), asks(`report_alert {"text":"it is there"}`, `report_done {"state":"done","detail":"read"}`), speaks},
+	}}
+	d := harness.StartDaemon(t, agentdtest.Config{Providers: []model.Provider{harness.Provider{Name: "team", Model: tm.model}}})
+	c := d.Client()
+	type where struct {
+		At string `json:"at"`
+	}
+	var mu sync.Mutex // protects the fields below
+	var looked, said, seen []string
+	if err := client.AddTool(c, "look", "Looks somewhere.", func(ctx context.Context, in where) (string, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		looked = append(looked, client.CallFrom(ctx).Child()+" "+in.At)
+		return "seen " + in.At, nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	boss := client.LLM("boss", "team/m", client.Instruction("boss: lead"), client.Tools("look"), client.BackgroundAgents(client.Background{}))
+	id := ""
+	for e, err := range c.Run(t.Context(), boss, "go") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.SessionID != "" {
+			id = e.SessionID
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() {
+		served <- c.Serve(ctx, id, client.WithProgress(func(turn int, e *client.Event) {
+			if _, is := e.Data.(*client.ToolCallAnswered); is {
+				mu.Lock()
+				defer mu.Unlock()
+				seen = append(seen, fmt.Sprint(turn, " ", strings.TrimPrefix(e.SessionID, id), " ", e.Lineage.Branch, " ", e.Lineage.Depth))
+			}
+		}), client.WithOnAlert(func(e *client.ChildEvent) {
+			mu.Lock()
+			said = append(said, e.Name+" "+e.Report+" "+e.Text)
+			mu.Unlock()
+			if e.Name == "scout" && e.Ended {
+				cancel()
+			}
+		}))
+	}()
+	close(over)
+	if err := <-served; err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(looked)
+	slices.Sort(seen)
+	if want := []string{"scout north", "scout.reader below"}; !slices.Equal(looked, want) {
+		t.Errorf("looked: %q", looked)
+	}
+	if want := []string{"reader  it is there", "reader completed read", "scout completed seen"}; !slices.Equal(said, want) {
+		t.Errorf("said: %q", said)
+	}
+	if want := []string{"1 :sub:bg.scout bg.scout 1", "1 :sub:bg.scout:sub:bg.reader bg.scout.bg.reader 2"}; !slices.Equal(seen, want) {
+		t.Errorf("seen: %q", seen)
 	}
 }

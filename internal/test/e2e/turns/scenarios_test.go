@@ -19,12 +19,13 @@ var scenarios = map[string]harness.Scenario{
 
 // runOnly are the tests that TestServices does not run, and why.
 var runOnly = map[string]string{
-	"TestGeneratedTurns":   "it drives both services itself",
-	"TestWatchQueuedTurn":  "about WatchTurn alone",
-	"TestWatchLeft":        "about WatchTurn alone",
-	"TestSubmitAgain":      "about SubmitToolResults alone",
-	"TestQuietWatch":       "about WatchTurn alone",
-	"TestBackgroundAgents": "sessions of children are named after a session whose id is made anew",
+	"TestGeneratedTurns":        "it drives both services itself",
+	"TestWatchQueuedTurn":       "about WatchTurn alone",
+	"TestWatchLeft":             "about WatchTurn alone",
+	"TestSubmitAgain":           "about SubmitToolResults alone",
+	"TestQuietWatch":            "about WatchTurn alone",
+	"TestServeBackgroundAgents": "sessions of children are named after a session whose id is made anew",
+	"TestBackgroundAgents":      "sessions of children are named after a session whose id is made anew",
 }
 
 func TestScenarios(t *testing.T) { harness.CheckScenarios(t, scenarios, runOnly) }
