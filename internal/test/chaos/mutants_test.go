@@ -109,7 +109,7 @@ var mutants = map[string]mutant{
 		pkg: "./internal/test/chaos", tests: goalPoints,
 	},
 	"a use of a session that puts its goal off": {
-		changes: []change{{"session/owners.go", "	m.advanceDue(ref)\n	if m.owners", "	if m.owners"}},
+		changes: []change{{"session/goal.go", "s.GoalDue(); due && wait == 0 {", "s.GoalDue(); due && wait < 0 {"}},
 		pkg:     "./session", tests: "^TestGoalGoesOnWhileItsSessionIsUsed$",
 	},
 	"a done tool that a replay forgets": {
