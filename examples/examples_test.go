@@ -111,6 +111,11 @@ func TestExamples(t *testing.T) {
 		"cancel":     {"the handler stops: the tool call was canceled", "The archive did not answer.\n  [completed: true ]", "It all began\n  [completed: false cancelled by the client]", "It is fine.\n  [completed: true ]"},
 		"face":       {"\nsays: Say hello\nend\n"},
 		"nightly":    {"each night, next in ", "told: turn.ended in reports: succeeded: All is quiet.\n"},
+		"research": {
+			"Three of us have looked, and tea is old, far-travelled and bitter.\n", "history completed: history has three books on the history of tea\n",
+			"taste completed: taste has three books on the taste of tea\n", "trade completed: trade has three books on the trade of tea\n",
+		},
+		"supervisor": {"supervisor: completed: I have stopped it.\nrunaway: stopped, after at most 1000 turns: true\n"},
 		"provider":   {"Three, two, one.\ncompleted: true\n"},
 		"supportdesk": {
 			"desk: One moment, I ask a colleague.", "orders: Order 17 is delivered.\n",
