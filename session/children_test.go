@@ -369,3 +369,63 @@ func TestChildReportsAreBounded(t *testing.T) {
 		}
 	})
 }
+
+// ControlGoal and Inject implement session.Below, as servers do that reach each other.
+func (g *group) ControlGoal(ctx context.Context, address, id string, action agentdv1.GoalAction) error {
+	_, err := g.replicas[address].m.ControlGoal(ctx, id, action)
+	return err
+}
+
+func (g *group) Inject(ctx context.Context, address, id, text, key string) error {
+	_, err := g.replicas[address].m.Inject(ctx, id, text, key)
+	return err
+}
+
+// A parent and its children may be of different servers: it sees what they report, tells them something and stops them.
+func TestChildElsewhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGroup(t, limits.Limits{})
+		fam := &family{}
+		one, two := g.join("one", fam.run), g.join("two", fam.run)
+		fam.on("", 1, spawns("a", record.GoalLimits{}, nil), spawns("b", record.GoalLimits{}, nil), says("x"))
+		fam.on("a", 1, waits(time.Minute), alerts("half of it"), waits(time.Minute), says("x"))
+		fam.on("a", 2, done("all of it"))
+		fam.on("b", 1, waits(time.Hour))
+		parent := one.prompts("", "go")
+		<-parent.Done()
+		id := parent.SessionID()
+		time.Sleep(time.Second)
+		g.wantOwner(id+":sub:bg.a", "one")
+		var states []string
+		fam.on("", 2, func(ctx context.Context, r *session.Run) error {
+			all, err := r.Children(ctx)
+			if err != nil {
+				return err
+			}
+			for _, c := range all {
+				states = append(states, c.F.Name+" "+c.Status())
+			}
+			return errors.Join(r.TellChild(ctx, all[0], "hurry", "k"), r.TellChild(ctx, all[0], "hurry", "k"),
+				r.AwaitChild(ctx, "a"), r.StopChild(ctx, all[1]))
+		}, says("y"))
+		next := two.prompts(id, "and?")
+		synctest.Wait()
+		g.wantOwner(id, "two")
+		<-next.Done()
+		time.Sleep(time.Second)
+		if want := []string{"a running", "b running"}; !slices.Equal(states, want) {
+			t.Errorf("children are %q", states)
+		}
+		if got := fam.of("a").said(); !slices.Equal(got, []string{"reach a", "[Inbox]\n- hurry\n\n---\n\ncontinue"}) {
+			t.Errorf("the child reads %q", got)
+		}
+		<-two.prompts(id, "well?").Done()
+		want := "[Background reports]\n- [a] half of it\n- [a] (completed) all of it\n- [b] (stopped) context_cancelled\n\n---\n\nwell?"
+		if got := fam.of("").said(); got[2] != want {
+			t.Errorf("the parent reads %q", got)
+		}
+		if n := one.m.Running() + two.m.Running(); n != 0 {
+			t.Errorf("%d turns run", n)
+		}
+	})
+}
