@@ -259,7 +259,8 @@ func (r *Run) TellChild(ctx context.Context, c *team.Child, text, key string) er
 	return r.step(ctx, func(ctx context.Context) error { return r.s.host.TellChild(ctx, c.F, text, key) })
 }
 
-// Report writes down what children have reported, but for what was before.
+// Report writes down what children have reported since; those that have ended report nothing more. The caller holds
+// Tending.
 func (s *Session) Report(ctx context.Context, reports []*record.ChildReported) error {
 	done, err := s.keep(ctx)
 	if err != nil {
@@ -270,7 +271,7 @@ func (s *Session) Report(ctx context.Context, reports []*record.ChildReported) e
 	before := st.goal.Team
 	for _, r := range reports {
 		c := before.Child(r.Name)
-		if c == nil || c.End != nil || r.End == nil && r.Seq <= c.Seen {
+		if c == nil || c.End != nil { // somebody has ended it meanwhile
 			continue
 		}
 		if err := st.add(record.KindChildReported, r); err != nil {
