@@ -388,7 +388,7 @@ func TestChildElsewhere(t *testing.T) {
 		fam := &family{}
 		one, two := g.join("one", fam.run), g.join("two", fam.run)
 		fam.on("", 1, spawns("a", record.GoalLimits{}, nil), spawns("b", record.GoalLimits{}, nil), says("x"))
-		fam.on("a", 1, waits(time.Minute), alerts("half of it"), waits(time.Minute), says("x"))
+		fam.on("a", 1, waits(time.Minute), alerts("half of it"), waits(2*time.Minute), says("x"))
 		fam.on("a", 2, done("all of it"))
 		fam.on("b", 1, waits(time.Hour))
 		parent := one.prompts("", "go")
