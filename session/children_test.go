@@ -429,3 +429,38 @@ func TestChildElsewhere(t *testing.T) {
 		}
 	})
 }
+
+// A server without background agents takes them away from trees, says so, and spawns nothing.
+func TestNoChildren(t *testing.T) {
+	f := newFixture(t, memory(t), limits.Limits{})
+	m, err := session.NewManager(session.Config{Store: f.store, Runner: f.engine, NoBackgroundAgents: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var refused string
+	var had bool
+	f.on(func(ctx context.Context, r *session.Run) error {
+		had = r.Spec().Agent.GetLlm().GetBackgroundAgents() != nil
+		return errors.Join(spawns("a", record.GoalLimits{}, &refused)(ctx, r), says("x")(ctx, r))
+	})
+	asked := tree()
+	asked.GetLlm().BackgroundAgents = &agentdv1.BackgroundAgents{}
+	turn, err := m.Start(t.Context(), session.Request{Agent: asked, Prompt: "go"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-turn.Done()
+	if had || refused != `subagent "a" refused: this server has no background agents` || asked.GetLlm().GetBackgroundAgents() == nil {
+		t.Errorf("the agent has them: %v; a spawn is refused with %q", had, refused)
+	}
+	stopped, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := m.Shutdown(stopped); err != nil {
+		t.Error(err)
+	}
+	for _, rec := range f.log(turn.SessionID()) {
+		if rec.Kind == record.KindTurnStarted && !strings.Contains(string(rec.Data), `"background_agents_ignored"`) {
+			t.Errorf("the turn begins with %s", rec.Data)
+		}
+	}
+}

@@ -70,7 +70,7 @@ func (s *Session) parent() *record.GoalParent {
 func (r *Run) Spawn(ctx context.Context, ask Spawn) (child *team.Child, refused string, err error) {
 	s := r.s
 	if why := s.host.Childless(); why != "" {
-		return nil, noChild(ask.Name, "%s: try again later", why), nil
+		return nil, noChild(ask.Name, "%s", why), nil
 	}
 	err = r.step(ctx, func(ctx context.Context) error {
 		refused, err = s.spawn(ctx, r.t, ask)
