@@ -39,10 +39,14 @@ func (h host) Tend(ctx context.Context, s *live.Session) error { return h.tendCh
 
 // Childless implements live.Host.
 func (h host) Childless() string {
-	if h.childless == nil {
+	switch {
+	case h.noBackground:
+		return "this server has no background agents"
+	case h.childless == nil:
 		return ""
+	default:
+		return h.childless()
 	}
-	return h.childless()
 }
 
 // StopChild implements live.Host.

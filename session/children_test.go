@@ -369,3 +369,98 @@ func TestChildReportsAreBounded(t *testing.T) {
 		}
 	})
 }
+
+// ControlGoal and Inject implement session.Below, as servers do that reach each other.
+func (g *group) ControlGoal(ctx context.Context, address, id string, action agentdv1.GoalAction) error {
+	_, err := g.replicas[address].m.ControlGoal(ctx, id, action)
+	return err
+}
+
+func (g *group) Inject(ctx context.Context, address, id, text, key string) error {
+	_, err := g.replicas[address].m.Inject(ctx, id, text, key)
+	return err
+}
+
+// A parent and its children may be of different servers: it sees what they report, tells them something and stops them.
+func TestChildElsewhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGroup(t, limits.Limits{})
+		fam := &family{}
+		one, two := g.join("one", fam.run), g.join("two", fam.run)
+		fam.on("", 1, spawns("a", record.GoalLimits{}, nil), spawns("b", record.GoalLimits{}, nil), says("x"))
+		fam.on("a", 1, waits(time.Minute), alerts("half of it"), waits(2*time.Minute), says("x"))
+		fam.on("a", 2, done("all of it"))
+		fam.on("b", 1, waits(time.Hour))
+		parent := one.prompts("", "go")
+		<-parent.Done()
+		id := parent.SessionID()
+		time.Sleep(time.Second)
+		g.wantOwner(id+":sub:bg.a", "one")
+		var states []string
+		fam.on("", 2, func(ctx context.Context, r *session.Run) error {
+			all, err := r.Children(ctx)
+			if err != nil {
+				return err
+			}
+			for _, c := range all {
+				states = append(states, c.F.Name+" "+c.Status())
+			}
+			return errors.Join(r.TellChild(ctx, all[0], "hurry", "k"), r.TellChild(ctx, all[0], "hurry", "k"),
+				r.AwaitChild(ctx, "a"), r.StopChild(ctx, all[1]))
+		}, says("y"))
+		next := two.prompts(id, "and?")
+		synctest.Wait()
+		g.wantOwner(id, "two")
+		<-next.Done()
+		time.Sleep(time.Second)
+		if want := []string{"a running", "b running"}; !slices.Equal(states, want) {
+			t.Errorf("children are %q", states)
+		}
+		if got := fam.of("a").said(); !slices.Equal(got, []string{"reach a", "[Inbox]\n- hurry\n\n---\n\ncontinue"}) {
+			t.Errorf("the child reads %q", got)
+		}
+		<-two.prompts(id, "well?").Done()
+		want := "[Background reports]\n- [a] half of it\n- [a] (completed) all of it\n- [b] (stopped) context_cancelled\n\n---\n\nwell?"
+		if got := fam.of("").said(); got[2] != want {
+			t.Errorf("the parent reads %q", got)
+		}
+		if n := one.m.Running() + two.m.Running(); n != 0 {
+			t.Errorf("%d turns run", n)
+		}
+	})
+}
+
+// A server without background agents takes them away from trees, says so, and spawns nothing.
+func TestNoChildren(t *testing.T) {
+	f := newFixture(t, memory(t), limits.Limits{})
+	m, err := session.NewManager(session.Config{Store: f.store, Runner: f.engine, NoBackgroundAgents: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var refused string
+	var had bool
+	f.on(func(ctx context.Context, r *session.Run) error {
+		had = r.Spec().Agent.GetLlm().GetBackgroundAgents() != nil
+		return errors.Join(spawns("a", record.GoalLimits{}, &refused)(ctx, r), says("x")(ctx, r))
+	})
+	asked := tree()
+	asked.GetLlm().BackgroundAgents = &agentdv1.BackgroundAgents{}
+	turn, err := m.Start(t.Context(), session.Request{Agent: asked, Prompt: "go"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-turn.Done()
+	if had || refused != `subagent "a" refused: this server has no background agents` || asked.GetLlm().GetBackgroundAgents() == nil {
+		t.Errorf("the agent has them: %v; a spawn is refused with %q", had, refused)
+	}
+	stopped, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := m.Shutdown(stopped); err != nil {
+		t.Error(err)
+	}
+	for _, rec := range f.log(turn.SessionID()) {
+		if rec.Kind == record.KindTurnStarted && !strings.Contains(string(rec.Data), `"background_agents_ignored"`) {
+			t.Errorf("the turn begins with %s", rec.Data)
+		}
+	}
+}

@@ -48,6 +48,8 @@ type Config struct {
 	// ChildrenWaitFor returns why no child may be spawned now, "" if one may. nil: one may always be. Several
 	// goroutines may call it at once.
 	ChildrenWaitFor func() string
+	// NoBackgroundAgents takes background agents away from the trees of turns to come, and has no child be spawned.
+	NoBackgroundAgents bool
 	// Limits bound the manager.
 	Limits limits.Limits
 	// Agent returns the tree and the tools of an agent that the server keeps, in a Spec that the manager changes, and

@@ -49,10 +49,12 @@ type Manager struct {
 	reach     func(ctx context.Context, address string) bool // see Config.Reach
 	below     Below                                          // see Config.Below
 	childless func() string                                  // see Config.ChildrenWaitFor
-	places    *share.Places                                  // of turns; nil: this server has no others
-	exclusive lock.Keyed[work]
-	follows   follows
-	endHints  func() // of serveHints
+
+	noBackground bool          // see Config.NoBackgroundAgents
+	places       *share.Places // of turns; nil: this server has no others
+	exclusive    lock.Keyed[work]
+	follows      follows
+	endHints     func() // of serveHints
 
 	mu        sync.Mutex // protects the fields below
 	running   map[*live.Driver]struct{}
@@ -83,29 +85,31 @@ func NewManager(cfg Config) (*Manager, error) {
 	}
 	cfg.Limits = cfg.Limits.WithDefaults()
 	m := &Manager{
-		runner:     cfg.Runner,
-		agent:      cfg.Agent,
-		log:        cfg.Logger,
-		probation:  probation.New[*live.Session](cfg.Limits.QuarantineAfter),
-		sessions:   newTable(cfg.Limits, cfg.Owners != nil),
-		owners:     cfg.Owners,
-		front:      cfg.Front,
-		bus:        cfg.Bus,
-		reach:      cfg.Reach,
-		below:      cfg.Below,
-		childless:  cfg.ChildrenWaitFor,
-		places:     cfg.Places,
-		unreleased: map[string]unreleased{},
-		observed:   map[string]struct{}{},
-		yielding:   map[string]*live.Session{},
-		given:      map[string]handed{},
-		running:    map[*live.Driver]struct{}{},
-		runningOf:  map[string]int{},
-		starting:   map[string]int{},
-		cancels:    map[string]*time.Timer{},
-		wakes:      map[string]*wake{},
-		stops:      stops{cut: map[*live.Driver]string{}},
-		room:       make(chan struct{}, 1),
+		runner:    cfg.Runner,
+		agent:     cfg.Agent,
+		log:       cfg.Logger,
+		probation: probation.New[*live.Session](cfg.Limits.QuarantineAfter),
+		sessions:  newTable(cfg.Limits, cfg.Owners != nil),
+		owners:    cfg.Owners,
+		front:     cfg.Front,
+		bus:       cfg.Bus,
+		reach:     cfg.Reach,
+		below:     cfg.Below,
+		childless: cfg.ChildrenWaitFor,
+
+		noBackground: cfg.NoBackgroundAgents,
+		places:       cfg.Places,
+		unreleased:   map[string]unreleased{},
+		observed:     map[string]struct{}{},
+		yielding:     map[string]*live.Session{},
+		given:        map[string]handed{},
+		running:      map[*live.Driver]struct{}{},
+		runningOf:    map[string]int{},
+		starting:     map[string]int{},
+		cancels:      map[string]*time.Timer{},
+		wakes:        map[string]*wake{},
+		stops:        stops{cut: map[*live.Driver]string{}},
+		room:         make(chan struct{}, 1),
 	}
 	m.store = storage.New(storage.Config{
 		Store: cfg.Store, Logger: cfg.Logger, Now: cfg.Now, Limits: cfg.Limits, OnToolResult: cfg.OnToolResult,
@@ -296,6 +300,10 @@ func (m *Manager) start(ctx context.Context, req Request) (started *Turn, err er
 	}
 	agent, warnings := shared.PermittedTree(req.by, spec.Agent)
 	spec.Agent, req.warnings = agent, shared.AddWarnings(req.warnings, warnings...)
+	if m.noBackground {
+		agent, warnings := shared.WithoutBackground(spec.Agent)
+		spec.Agent, req.warnings = agent, shared.AddWarnings(req.warnings, warnings...)
+	}
 	spec.Prompt, spec.Parts = req.Prompt, req.Parts
 	spec.Before, spec.After, spec.Raw = m.limits().Instruction, req.Instruction, req.Raw
 	spec.PlanMode, spec.Mode = req.PlanMode, req.Mode

@@ -36,6 +36,8 @@ type group struct {
 	bus   *memBus // nil: none
 	// reach, if not nil, reports whether a server reaches another one.
 	reach func(from, to string) bool
+	// replicas are the servers by their addresses, for what one does to goals of another.
+	replicas map[string]*replica
 }
 
 func newGroup(t *testing.T, lim limits.Limits) *group {
@@ -59,6 +61,11 @@ func (g *group) join(addr string, run func(context.Context, *session.Run) error)
 	if g.reach != nil {
 		cfg.Reach = func(_ context.Context, to string) bool { return g.reach(addr, to) }
 	}
+	cfg.Below = g
+	if g.replicas == nil {
+		g.replicas = map[string]*replica{}
+	}
+	g.replicas[addr] = r
 	var err error
 	r.m, err = session.NewManager(cfg)
 	if err != nil {

@@ -78,7 +78,8 @@ var helps = map[string]string{ //nolint:gosec // names of flags, and what they s
 		"key of --encryption-keys. Its argument is wrap or unwrap; it reads and writes bytes.",
 	"serve_allow_network_files": "Take a --data folder on a network file system, which is refused otherwise: " +
 		"nothing keeps daemons of other machines out of it.",
-	"serve_face": "Serve this protocol of others too; may be given several times.",
+	"serve_no_background_agents": "Have no agent spawn others that work in the background.",
+	"serve_face":                 "Serve this protocol of others too; may be given several times.",
 	"serve_cors_origins": "Origins from which web pages may call SessionService, " +
 		"such as https://app.example.com; '*' is any.",
 	"serve_allowed_hosts": "Names by which the server may be called over a loopback address, " +

@@ -62,7 +62,10 @@ type serveCmd struct {
 	CORSOrigins  []string `name:"cors-origins" placeholder:"ORIGIN" help:"${serve_cors_origins}"`
 	AllowedHosts []string `name:"allowed-hosts" placeholder:"NAME" help:"${serve_allowed_hosts}"`
 	NoReflection bool     `help:"Do not serve gRPC reflection."`
-	Face         []string `placeholder:"NAME" help:"${serve_face}"`
+
+	NoBackgroundAgents bool `help:"${serve_no_background_agents}"`
+
+	Face []string `placeholder:"NAME" help:"${serve_face}"`
 
 	CreateSessions bool   `live:"" help:"${serve_create_sessions}"`
 	OnDisconnect   string `live:"" default:"auto" enum:"auto,off,continue,cancel" help:"${serve_on_disconnect}"`
@@ -175,11 +178,13 @@ func (c *serveCmd) config(p *process) (daemon.Config, error) {
 		CORSOrigins:       c.CORSOrigins,
 		AllowedHosts:      c.AllowedHosts,
 		NoReflection:      c.NoReflection,
-		CreateSessions:    c.CreateSessions,
-		OnDisconnect:      c.OnDisconnect,
-		MaxConns:          c.MaxConns,
-		MaxStreams:        c.MaxStreams,
-		MaxTenantStreams:  c.MaxTenantStreams,
+
+		NoBackgroundAgents: c.NoBackgroundAgents,
+		CreateSessions:     c.CreateSessions,
+		OnDisconnect:       c.OnDisconnect,
+		MaxConns:           c.MaxConns,
+		MaxStreams:         c.MaxStreams,
+		MaxTenantStreams:   c.MaxTenantStreams,
 		Collector: daemon.Collector{
 			Endpoint: getenv("OTEL_EXPORTER_OTLP_ENDPOINT"), Headers: getenv("OTEL_EXPORTER_OTLP_HEADERS"),
 			TraceShare: c.TraceShare,

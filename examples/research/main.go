@@ -1,5 +1,5 @@
-// Research is a team: a lead spawns three researchers, which work beside each other in sessions of their own, and writes
-// a report of what they found. The program runs the tool that all of them have.
+// Research is a team: a lead spawns three researchers, which work beside each other in sessions of their own, and
+// writes a report of what they found. The program runs the tool that all of them have.
 package main
 
 import (

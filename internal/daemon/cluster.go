@@ -102,7 +102,8 @@ func (d *Daemon) goalsWaitFor() string {
 // childrenWaitFor is goalsWaitFor for the children of agents.
 func (d *Daemon) childrenWaitFor() string {
 	for _, r := range d.replica.member.Lacking(featureChildren) {
-		return fmt.Sprintf("replica %s of version %s does not know background agents", r.Name, r.Version)
+		return fmt.Sprintf("replica %s of version %s does not know background agents: try again later",
+			r.Name, r.Version)
 	}
 	return ""
 }

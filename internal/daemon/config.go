@@ -140,6 +140,8 @@ type Config struct {
 	Faces []server.Face
 	// NoReflection leaves out the gRPC reflection service.
 	NoReflection bool
+	// NoBackgroundAgents takes background agents away from the trees of turns to come, and has no agent spawn any more.
+	NoBackgroundAgents bool
 	// CreateSessions has Run make the session that a request names when there is none,
 	// as if the request said create: clients older than that field expect it.
 	CreateSessions bool

@@ -192,7 +192,7 @@ func Open(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 		Store: logs, Runner: d.tracedRunner(),
 		Logger: cfg.Logger, Limits: now.turns,
 		OnFatal: d.storeFailed, OnToolResult: d.metrics.ToolAnswered, Agent: d.agentTree(), Owners: d.owners(),
-		Slices: d.slices(), Front: cfg.Beside.Front,
+		Slices: d.slices(), Front: cfg.Beside.Front, NoBackgroundAgents: cfg.NoBackgroundAgents,
 	}
 	if d.replica != nil {
 		turns.Bus, turns.Places, turns.Reach = d.replica.bus, d.replica.turns, d.replica.reach.reaches

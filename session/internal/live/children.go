@@ -70,7 +70,7 @@ func (s *Session) parent() *record.GoalParent {
 func (r *Run) Spawn(ctx context.Context, ask Spawn) (child *team.Child, refused string, err error) {
 	s := r.s
 	if why := s.host.Childless(); why != "" {
-		return nil, noChild(ask.Name, "%s: try again later", why), nil
+		return nil, noChild(ask.Name, "%s", why), nil
 	}
 	err = r.step(ctx, func(ctx context.Context) error {
 		refused, err = s.spawn(ctx, r.t, ask)
@@ -259,7 +259,8 @@ func (r *Run) TellChild(ctx context.Context, c *team.Child, text, key string) er
 	return r.step(ctx, func(ctx context.Context) error { return r.s.host.TellChild(ctx, c.F, text, key) })
 }
 
-// Report writes down what children have reported, but for what was before.
+// Report writes down what children have reported since; those that have ended report nothing more. The caller holds
+// Tending.
 func (s *Session) Report(ctx context.Context, reports []*record.ChildReported) error {
 	done, err := s.keep(ctx)
 	if err != nil {
@@ -270,7 +271,7 @@ func (s *Session) Report(ctx context.Context, reports []*record.ChildReported) e
 	before := st.goal.Team
 	for _, r := range reports {
 		c := before.Child(r.Name)
-		if c == nil || c.End != nil || r.End == nil && r.Seq <= c.Seen {
+		if c == nil || c.End != nil { // somebody has ended it meanwhile
 			continue
 		}
 		if err := st.add(record.KindChildReported, r); err != nil {

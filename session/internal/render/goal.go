@@ -63,5 +63,12 @@ func (v *view) goal(fact any) {
 	case *record.MessageInjected:
 		ev.Event = &agentdv1.GoalEvent_Message{Message: &agentdv1.GoalMessage{Text: f.Text, SentBy: f.By}}
 	}
-	v.emit(position.Start, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_Goal{Goal: ev}})
+	if v.hidden() {
+		return
+	}
+	turn := v.turnID
+	if v.over { // who attaches to a turn by it would find nothing behind its end
+		turn = ""
+	}
+	v.send(position.Start, turn, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_Goal{Goal: ev}})
 }

@@ -47,6 +47,7 @@ type view struct {
 // rendered is what a view keeps of a turn.
 type rendered struct {
 	turnID    string
+	over      bool              // it has ended
 	speakers  []*speaker        // agents that spoke
 	agents    []working         // those that have started and not ended, in order
 	calls     []record.ToolCall // open calls, in order, and those about which a person is asked
@@ -258,6 +259,7 @@ func (v *view) fact(rec record.Record, fact any, replayed bool, offered []string
 		v.goal(f)
 	case *record.TurnEnded:
 		v.end(f, asking)
+		v.over = true
 		if v.whole {
 			v.ends = append(v.ends, position.Of(rec.Seq, position.End))
 		}

@@ -13,6 +13,9 @@ import (
 	"github.com/apzuk3/agentd/session/record"
 )
 
+// warnNoBackground is the code of the warning about background agents where a server has none.
+const warnNoBackground = "background_agents_ignored"
+
 // warnAppState is the code of the warning about a write of `app:` by a principal that is no operator.
 const warnAppState = "app_state_ignored"
 
@@ -68,6 +71,27 @@ func PermittedTree(p principal.Principal, agent *agentdv1.Agent) (*agentdv1.Agen
 		if remote := a.GetRemote(); ScopeOf(remote.GetOutputKey()) == App {
 			remote.OutputKey = ""
 			warnings = AddWarnings(warnings, ignored(at+".remote.output_key"))
+		}
+	})
+	return agent, warnings
+}
+
+// WithoutBackground returns the agent tree without background agents, and a warning for each agent that has some.
+func WithoutBackground(agent *agentdv1.Agent) (*agentdv1.Agent, []record.Warning) {
+	has := false
+	walk(agent, "", func(_ string, a *agentdv1.Agent) { has = has || a.GetLlm().GetBackgroundAgents() != nil })
+	if !has {
+		return agent, nil
+	}
+	agent = proto.CloneOf(agent)
+	var warnings []record.Warning
+	walk(agent, "agent", func(at string, a *agentdv1.Agent) {
+		if llm := a.GetLlm(); llm.GetBackgroundAgents() != nil {
+			llm.BackgroundAgents = nil
+			field := at + ".llm.background_agents"
+			warnings = AddWarnings(warnings, record.Warning{
+				Code: warnNoBackground, Field: field, Message: field + " was ignored: this server has none",
+			})
 		}
 	})
 	return agent, warnings

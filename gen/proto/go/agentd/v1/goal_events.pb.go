@@ -575,7 +575,7 @@ func (x *Goal) GetDepth() int32 {
 }
 
 // GoalEvent is what has happened to a goal of the session. It has the turn_id of the turn
-// that was under way last, if there was one.
+// that is under way, if there is one.
 type GoalEvent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The session.

@@ -413,7 +413,7 @@ export const GoalSchema: GenMessage<Goal, {jsonType: GoalJson}> = /*@__PURE__*/
 
 /**
  * GoalEvent is what has happened to a goal of the session. It has the turn_id of the turn
- * that was under way last, if there was one.
+ * that is under way, if there is one.
  *
  * @generated from message agentd.v1.GoalEvent
  */
@@ -506,7 +506,7 @@ export type GoalEvent = Message<"agentd.v1.GoalEvent"> & {
 
 /**
  * GoalEvent is what has happened to a goal of the session. It has the turn_id of the turn
- * that was under way last, if there was one.
+ * that is under way, if there is one.
  *
  * @generated from message agentd.v1.GoalEvent
  */
