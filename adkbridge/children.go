@@ -330,7 +330,7 @@ func (c *childTool) message(ctx agent.Context, args map[string]any) (map[string]
 		return nil, refuse("agent %q has not begun: try again", child.F.Name)
 	}
 	err = c.t.run.TellChild(ctx, child, text, ctx.FunctionCallID())
-	if e, is := errors.AsType[*fault.Error](err); is && !e.Retryable() && e.Code != fault.Internal {
+	if e, is := errors.AsType[*fault.Error](err); is && ctx.Err() == nil {
 		return nil, refuse("agent %q was not told: %s", child.F.Name, e.Message)
 	}
 	return stands(child), err
@@ -355,7 +355,11 @@ func (c *childTool) stop(ctx agent.Context, args map[string]any) (map[string]any
 	case child.End != nil:
 		return ended(child), nil
 	}
-	if err := c.t.run.StopChild(ctx, child); err != nil {
+	err = c.t.run.StopChild(ctx, child)
+	if e, is := errors.AsType[*fault.Error](err); is && ctx.Err() == nil {
+		return nil, refuse("agent %q was not stopped: %s", child.F.Name, e.Message)
+	}
+	if err != nil {
 		return nil, err
 	}
 	return c.check(ctx, args)
@@ -389,7 +393,7 @@ func (c *childTool) runsAs(ask *session.Spawn, prompt, extras string, names []st
 			ask.Name, len(llm.Instruction), c.t.limits.InstructionBytes)
 	}
 	if t, err := parseInstruction(llm.Instruction); err != nil || len(t.uses) > 0 { // it is a text, no template
-		ask.Agent.State = map[string]any{instructionState: llm.Instruction}
+		ask.Run.State = map[string]any{instructionState: llm.Instruction}
 		llm.Instruction = "{" + instructionState + "}"
 	}
 	finds := false
@@ -413,14 +417,14 @@ func (c *childTool) runsAs(ask *session.Spawn, prompt, extras string, names []st
 	if err != nil {
 		return err
 	}
-	ask.Agent.Agent = data
+	ask.Run.Agent = data
 	for _, t := range all.Tools { // agents that are tools have tools
 		if len(llm.AgentTools) > 0 || slices.Contains(llm.ToolNames, t.GetName()) {
 			data, err := protojson.Marshal(t)
 			if err != nil {
 				return err
 			}
-			ask.Agent.Tools = append(ask.Agent.Tools, json.RawMessage(data))
+			ask.Run.Tools = append(ask.Run.Tools, json.RawMessage(data))
 		}
 	}
 	return nil

@@ -35,7 +35,7 @@ type Below interface {
 }
 
 // Tend implements live.Host.
-func (h host) Tend(ctx context.Context, s *live.Session) error { return h.tendChildren(ctx, s) }
+func (h host) Tend(ctx context.Context, s *live.Session) { h.tendChildrenNow(ctx, s) }
 
 // Childless implements live.Host.
 func (h host) Childless() string {
@@ -259,12 +259,14 @@ func (m *Manager) ControlGoal(
 	s := ref.Value
 	all := spreads(action)
 	children := s.Team()
-	if g := s.Goal(); g.Seq > 0 || !all || len(children.Children()) == 0 {
-		own, err := m.controlGoal(ctx, ref, action)
+	g := s.Goal()
+	own := g.IsOpen() || !all || len(children.Children()) == 0 // else what is below may still be at work
+	if own || g.Seq > 0 {
+		is, err := m.controlOwn(ctx, ref, action, own)
 		if err != nil {
 			return nil, err
 		}
-		stand = append(stand, own)
+		stand = append(stand, is)
 	}
 	if !all {
 		return stand, nil
@@ -276,6 +278,16 @@ func (m *Manager) ControlGoal(
 	}
 	m.tendChildrenNow(ctx, s)
 	return stand, err
+}
+
+// controlOwn does something to the session's own goal, or leaves it as it is.
+func (m *Manager) controlOwn(
+	ctx context.Context, ref *sessionRef, action agentdv1.GoalAction, does bool,
+) (*index.Goal, error) {
+	if does {
+		return m.controlGoal(ctx, ref, action)
+	}
+	return m.Goal(ctx, ref.Value.ID())
 }
 
 // spreads reports whether an action is for the children, too.
@@ -306,7 +318,7 @@ func (m *Manager) controlChild(
 			return m.standing(ctx, c)
 		}
 	}
-	if refusal.IsGone(err) || c.End != nil && fault.As(err).Code == fault.Precondition {
+	if refusal.IsGone(err) || err != nil && fault.As(err).Code == fault.Precondition { // it has ended meanwhile
 		return stand, nil
 	}
 	return stand, err

@@ -64,7 +64,7 @@ func childRun() record.TurnStarted {
 func spawns(name string, l record.GoalLimits, refused *string) func(context.Context, *session.Run) error {
 	return func(ctx context.Context, r *session.Run) error {
 		_, no, err := r.Spawn(ctx, session.Spawn{
-			Call: "call-" + name, Name: name, Goal: "reach " + name, Agent: childRun(), Limits: l, MaxDepth: 2, MaxAtOnce: 8,
+			Call: "call-" + name, Name: name, Goal: "reach " + name, Run: childRun(), Limits: l, MaxDepth: 2, MaxAtOnce: 8,
 			Priced: true,
 		})
 		if refused != nil {
@@ -170,7 +170,7 @@ func TestChildBudgets(t *testing.T) {
 		fam.on("", 1, func(ctx context.Context, r *session.Run) error {
 			for i := range 16 {
 				_, no, err := r.Spawn(ctx, session.Spawn{
-					Call: fmt.Sprint(i), Name: fmt.Sprint("c", i), Goal: "g", Agent: childRun(), MaxDepth: 2, MaxAtOnce: 16,
+					Call: fmt.Sprint(i), Name: fmt.Sprint("c", i), Goal: "g", Run: childRun(), MaxDepth: 2, MaxAtOnce: 16,
 					Limits: record.GoalLimits{Cost: usd(0.25)}, Priced: true,
 				})
 				if err != nil {
@@ -225,7 +225,7 @@ func TestChildRefusals(t *testing.T) {
 		fam.on("c0", 1, spawns("deep", record.GoalLimits{}, nil), waits(time.Minute), done("x"))
 		fam.on("c0:sub:bg.deep", 1, spawns("deeper", record.GoalLimits{}, &no[2]), done("x"))
 		again := func(ctx context.Context, r *session.Run) (err error) {
-			_, no[1], err = r.Spawn(ctx, session.Spawn{Call: "other", Name: "c1", Goal: "g", Agent: childRun(), MaxDepth: 2, MaxAtOnce: 8})
+			_, no[1], err = r.Spawn(ctx, session.Spawn{Call: "other", Name: "c1", Goal: "g", Run: childRun(), MaxDepth: 2, MaxAtOnce: 8})
 			return err
 		}
 		fam.on("", 1, slices.Concat(all, []func(context.Context, *session.Run) error{spawns("c8", record.GoalLimits{}, &no[0]), again, says("x")})...)
@@ -463,4 +463,85 @@ func TestNoChildren(t *testing.T) {
 			t.Errorf("the turn begins with %s", rec.Data)
 		}
 	}
+}
+
+// A child that finds no place begins when there is one; until then its parent goes on.
+func TestChildWaitsForRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, memory(t), limits.Limits{MaxTurns: 1})
+		fam := &family{}
+		f.engine.on(fam.run)
+		status := ""
+		fam.on("", 1, func(ctx context.Context, r *session.Run) error {
+			c, _, err := r.Spawn(ctx, session.Spawn{Call: "c", Name: "a", Goal: "g", Run: childRun(), MaxDepth: 1, MaxAtOnce: 1})
+			if err == nil {
+				status = c.Status()
+			}
+			return err
+		}, says("x"))
+		fam.on("a", 1, done("found"))
+		turn := f.prompts("", "go")
+		<-turn.Done()
+		if status != "starting" {
+			t.Errorf("it is %q", status)
+		}
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		if got := f.kindsOf(turn.SessionID()); !strings.HasSuffix(got, "turn_ended child_reported child_reported") {
+			t.Errorf("the log has %s", got)
+		}
+		if got := fam.of("a").said(); !slices.Equal(got, []string{"g"}) {
+			t.Errorf("the child reads %q", got)
+		}
+	})
+}
+
+// What is below a child that has ended is paused and stopped, too.
+func TestChildControlBelowTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, memory(t), limits.Limits{})
+		fam := &family{}
+		f.engine.on(fam.run)
+		fam.on("", 1, spawns("a", record.GoalLimits{}, nil), says("x"))
+		fam.on("a", 1, spawns("b", record.GoalLimits{}, nil), done("enough"))
+		fam.on("a:sub:bg.b", 1, waits(time.Minute), says("x"))
+		turn := f.prompts("", "go")
+		<-turn.Done()
+		time.Sleep(time.Second)
+		for action, want := range map[agentdv1.GoalAction]agentdv1.GoalStatus{
+			agentdv1.GoalAction_GOAL_ACTION_PAUSE: agentdv1.GoalStatus_GOAL_STATUS_PAUSED,
+			agentdv1.GoalAction_GOAL_ACTION_STOP:  agentdv1.GoalStatus_GOAL_STATUS_STOPPED,
+		} {
+			stand, err := f.m.ControlGoal(t.Context(), turn.SessionID(), action)
+			if err != nil || len(stand) != 2 || stand[0].Status != agentdv1.GoalStatus_GOAL_STATUS_COMPLETED {
+				t.Fatalf("%v: %v, %v", action, stand, err)
+			}
+			if is := stand[1].Status; is != want && is != agentdv1.GoalStatus_GOAL_STATUS_STOPPED {
+				t.Errorf("%v: it is %v", action, is)
+			}
+		}
+	})
+}
+
+// What a goal's children may use counts in each of its turns.
+func TestChildrenOfAGoalShareItsTokens(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, memory(t), limits.Limits{})
+		fam := &family{}
+		f.engine.on(fam.run)
+		var left []int64
+		looks := func(_ context.Context, r *session.Run) error {
+			left = append(left, r.Spec().Budget.Tokens)
+			return nil
+		}
+		fam.on("", 1, looks, spawns("a", record.GoalLimits{}, nil), says("x"))
+		fam.on("", 2, looks, says("x"))
+		fam.on("", 3, looks, done("x"))
+		fam.on("a", 1, waits(time.Hour))
+		f.goal(session.GoalRequest{Limits: record.GoalLimits{Input: 600, Output: 300}})
+		synctest.Wait()
+		if !slices.Equal(left, []int64{900, 900 - 5 - 100, 900 - 10 - 100}) { // a turn uses 5, and the child has a ninth
+			t.Errorf("left are %v", left)
+		}
+	})
 }

@@ -133,6 +133,10 @@ func (p *Printer) Print(event *client.Event) error {
 		}
 	case *client.MessageRetracted:
 		return p.Line("(what was said last is void)")
+	case *client.GoalEvent:
+		if text := terminal.ChildLine(e); text != "" {
+			return p.Line(text)
+		}
 	}
 	return p.err
 }

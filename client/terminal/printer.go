@@ -2,6 +2,7 @@ package terminal
 
 import (
 	"cmp"
+	"fmt"
 	"io"
 	"iter"
 
@@ -136,6 +137,10 @@ func (s *Printer) fact(event *client.Event) {
 		s.sayf("… waiting for the session's running turn, %d more before", d.Ahead)
 	case *client.MessageInjected:
 		s.sayf("> %s", Line(d.Prompt+files(d.Parts), maxDetail))
+	case *client.GoalEvent:
+		if text := ChildLine(d); text != "" {
+			s.sayf("%s", text)
+		}
 	case *client.ConnectionLost:
 		s.sayf("↻ the connection is lost; trying to get it back")
 	case *client.ConnectionRestored:
@@ -171,4 +176,20 @@ func (s *Printer) Pause() error {
 	s.newline()
 	s.named = ""
 	return s.err
+}
+
+// ChildLine is a line about a background agent: that it was spawned, what it reports, how it has ended and what it has
+// cost; "" for anything else.
+func ChildLine(e *client.GoalEvent) string {
+	c := e.Child
+	switch {
+	case c == nil || c.Report == "started":
+		return ""
+	case e.Kind == client.GoalEventChildSpawned:
+		return fmt.Sprintf("↪ %s spawned: %s", c.Name, Line(c.Goal, maxDetail))
+	case c.Ended:
+		return fmt.Sprintf("↪ %s %s: %s (%d turns, $%.4f)", c.Name, c.Report, Line(c.Text, maxDetail), c.Turns, c.CostUSD)
+	default:
+		return fmt.Sprintf("↪ %s %s: %s", c.Name, cmp.Or(c.Report, "alert"), Line(c.Text, maxDetail))
+	}
 }

@@ -57,7 +57,17 @@ func TestPrinterLines(t *testing.T) {
 		"! the call of pay was denied\n":                                    resolved(*approval, client.Deny("")),
 		"↻ a: the model call failed (RATE_LIMITED), trying again in 1.5s\n": &client.ModelCallRetried{AgentPath: path, Code: client.ErrRateLimited, Wait: 1500 * time.Millisecond},
 		"↻ a: gpt-x failed (TIMEOUT), claude-x is called\n":                 &client.ModelCallFellBack{AgentPath: path, Code: client.ErrTimeout, Model: "gpt-x", NextModel: "claude-x"},
-		"… a: a summary stands for the beginning of the conversation\n":     &client.HistoryCompacted{AgentPath: path},
+		"↪ finder spawned: find it\n": &client.GoalEvent{
+			Kind: client.GoalEventChildSpawned, Child: &client.ChildEvent{Name: "finder", Goal: "find it"},
+		},
+		"↪ finder alert: a trace\n": &client.GoalEvent{
+			Kind: client.GoalEventChildReported, Child: &client.ChildEvent{Name: "finder", Text: "a trace"},
+		},
+		"↪ finder completed: below (2 turns, $0.0031)\n": &client.GoalEvent{
+			Kind:  client.GoalEventChildReported,
+			Child: &client.ChildEvent{Name: "finder", Report: "completed", Text: "below", Ended: true, Turns: 2, CostUSD: 0.0031},
+		},
+		"… a: a summary stands for the beginning of the conversation\n": &client.HistoryCompacted{AgentPath: path},
 		"→ web_search {} (by the provider)\n✗ web_search: no\n[1] Sun https://sun\n[2] https://sky\n": &client.ProviderToolsUsed{
 			AgentPath: path, Uses: []client.ProviderToolUse{{Name: "web_search", Input: "{}", Error: "no"}},
 			Citations: []client.Citation{{URI: "https://sun", Title: "Sun"}, {URI: "https://sky"}, {URI: "https://sun", Title: "Sun"}, {}},

@@ -113,7 +113,7 @@ func TestParseProblems(t *testing.T) {
 		"unknown top": {agent + "tool: []\n", []string{`2:1: unknown field "tool"; did you mean tools?`}},
 		"unknown": {"agent:\n  name: a\n  llm:\n    modell: echo\n    toolNames: [x]\n    zzzzzz: 1\n", []string{
 			`4:5: a: unknown field "modell"; did you mean model?`, `5:5: a: unknown field "toolNames"; did you mean tool_names?`,
-			`6:5: a: unknown field "zzzzzz"; there are agent_tools, builtin_tools, compaction, fallback_models, generation, include_history, instruction, mcp_attachments, model, output_key, output_schema, sub_agents, tool_names`,
+			`6:5: a: unknown field "zzzzzz"; there are agent_tools, background_agents, builtin_tools, compaction, fallback_models, generation, include_history, instruction, mcp_attachments, model, output_key, output_schema, sub_agents, tool_names`,
 		}},
 		"wrong types": {"agent:\n  name: 4\n  description: yes please\n  loop: {max_iterations: -1, agents: {name: x}}\n", []string{
 			`2:9: ?: name: want text, got the number 4; write it as "4"`, `4:26: ?: max_iterations: want a whole number from 0 to 4294967295, got the number -1`,

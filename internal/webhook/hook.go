@@ -22,10 +22,12 @@ const (
 	GoalEnded Event = "goal.ended"
 	// GoalAsks: a goal waits for an answer, before a turn or after one that has failed.
 	GoalAsks Event = "goal.asks"
+	// ChildReported: a background agent has told its parent something, or has ended.
+	ChildReported Event = "child.reported"
 )
 
 // events are all of them.
-var events = []Event{TurnEnded, InteractionRequested, BudgetMarked, GoalEnded, GoalAsks}
+var events = []Event{TurnEnded, InteractionRequested, BudgetMarked, GoalEnded, GoalAsks, ChildReported}
 
 // Hook is a receiver that an operator names.
 type Hook struct {

@@ -29,6 +29,7 @@ type data struct {
 	Interaction *interactionData `json:"interaction,omitempty"`
 	Budget      *budgetData      `json:"budget,omitempty"`
 	Goal        *goalData        `json:"goal,omitempty"`
+	Child       *childData       `json:"child,omitempty"`
 }
 
 // turnData is a turn that is over.
@@ -111,6 +112,8 @@ func (s *Sender) compose(ctx context.Context, h *Hook, d *delivery) (*message, e
 		msg.Data.Interaction, err = s.interaction(ctx, h, d)
 	case GoalEnded, GoalAsks:
 		msg.Data.Goal, err = s.goal(ctx, h, d)
+	case ChildReported:
+		msg.Data.Child, err = s.child(ctx, h, d)
 	case BudgetMarked:
 		msg.Data.Budget = budget(d.Subject)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/internal/backoff"
+	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
 )
 
@@ -39,6 +40,7 @@ const (
 type Reader interface {
 	Info(ctx context.Context, id string) (store.Info, error)
 	Row(ctx context.Context, kind store.RowKind, sessionID, id string) (store.Row, error)
+	Read(ctx context.Context, sessionID string, after int64, limit int) ([]record.Record, error)
 }
 
 // Config says what a Sender does. All of it is required; its functions may be called from any goroutine.

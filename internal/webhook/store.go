@@ -86,7 +86,11 @@ func (s *Store) note(ctx context.Context, b *store.Batch) error {
 	if err != nil {
 		return err
 	}
-	facts := slices.Concat(ends(b), questions(b), goals)
+	children, err := childFacts(b)
+	if err != nil {
+		return err
+	}
+	facts := slices.Concat(ends(b), questions(b), goals, children)
 	tenant, _ := b.Names()
 	if marked := func(h Hook) bool { return h.wants(BudgetMarked, tenant) }; slices.ContainsFunc(hooks, marked) {
 		marks, err := s.marks(ctx, b)

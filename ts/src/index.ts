@@ -69,6 +69,7 @@ export {
   type Agent,
   type AgentTool,
   type AgentOptions,
+  type BackgroundAgents,
   type Compaction,
   type Generation,
   type GroupOptions,

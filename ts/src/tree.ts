@@ -1,7 +1,7 @@
 // Trees of agents.
 import { countOf, dayMs, timeOf } from "./amounts.js";
 import { AgentdError } from "./errors.js";
-import type { AgentJson, AgentToolJson, CompactionJson, GenerationSettingsJson, LlmAgentJson, RemoteAgentJson } from "./gen/agentd/v1/types_pb.js";
+import type { AgentJson, AgentToolJson, BackgroundAgentsJson, CompactionJson, GenerationSettingsJson, LlmAgentJson, RemoteAgentJson } from "./gen/agentd/v1/types_pb.js";
 import { enumOf, given } from "./json.js";
 import { schemaText, type Schema } from "./schema.js";
 import type { Open } from "./types.js";
@@ -96,6 +96,14 @@ export interface AgentTool {
   history?: "fresh" | "fork" | undefined;
 }
 
+/** BackgroundAgents says what an agent may spawn: others that work in the background, each in a session of its own. */
+export interface BackgroundAgents {
+  /** How many parents may be above a child. Default: 2. */
+  maxDepth?: number | undefined;
+  /** How many children of a session may work at a time. Default: 8. */
+  maxAtOnce?: number | undefined;
+}
+
 /** LlmOptions describes an agent with a model. */
 export interface LlmOptions extends AgentOptions {
   /** The model by name, such as `claude-…`, `gpt-…`, `gemini-…` or `provider/model`. */
@@ -119,6 +127,8 @@ export interface LlmOptions extends AgentOptions {
   subAgents?: readonly Agent[] | undefined;
   /** Agents that this one may call as it calls tools. */
   agentTools?: readonly AgentTool[] | undefined;
+  /** Set, also as {}: this agent may spawn others that work in the background. */
+  backgroundAgents?: BackgroundAgents | undefined;
   /** State key that receives the agent's final text. */
   outputKey?: string | undefined;
   /** What the agent's output has to be, as JSON, an object: see input of ToolDefinition. The server validates it. */
@@ -146,6 +156,10 @@ export function llm(options: LlmOptions): Agent {
     generation: generation === undefined ? undefined : generationOf(generation),
     outputSchema: output === undefined ? undefined : schemaText(output, `the output of agent ${name}`),
   });
+  if (options.backgroundAgents !== undefined) {
+    const { maxDepth, maxAtOnce } = options.backgroundAgents;
+    one.backgroundAgents = given<BackgroundAgentsJson>({ maxDepth, maxAtOnce });
+  }
   if (compaction !== undefined) one.compaction = compactionOf(compaction); // an empty one is never
   const attachments = (options.mcpAttachments ?? []).map((a) => (typeof a === "string" ? { mcpName: a } : a));
   return {

@@ -156,6 +156,7 @@ test("what an older server does not know is refused by name, and nothing runs", 
     ["execute.agent.llm.builtinTools", tree({ builtinTools: ["ask_user"] })],
     ["execute.agent.llm.outputSchema", tree({ output: { type: "object" } })],
     ["execute.agent.llm.agentTools", tree({ agentTools: [{ agent: llm({ name: "b", model: "echo" }), history: "fork" }] })],
+    ["execute.agent.llm.backgroundAgents", tree({ backgroundAgents: {} })],
     ["execute.agent.llm.subAgents[0].llm.generation", tree({ subAgents: [llm({ name: "b", model: "echo", generation: { seed: 0 } })] })],
   ];
   for (const [field, more] of later) {

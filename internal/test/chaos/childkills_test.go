@@ -50,6 +50,9 @@ func TestKillChildren(t *testing.T) {
 	t.Logf("%d kills at the %d records of a goal and its children", kills, whole.records)
 }
 
+// families are the sessions of such a goal, behind its own.
+var families = []string{"", ":sub:bg.a", ":sub:bg.b", ":sub:bg.c", ":sub:bg.a:sub:bg.deep"}
+
 // familyPoint is one goal with children whose daemon is killed at a record.
 type familyPoint struct {
 	at    string // see crashAt; "" is never
@@ -164,7 +167,7 @@ func (p *familyPoint) run(t *testing.T) (out familyTold) {
 	}
 	out.stories, out.calls = map[string][]string{}, p.calls.Load()
 	root := end.result.SessionID
-	for _, below := range []string{"", ":sub:bg.a", ":sub:bg.b", ":sub:bg.c", ":sub:bg.a:sub:bg.deep"} {
+	for _, below := range families {
 		records := readRecords(t, d.dir, root+below)
 		out.records += len(records)
 		out.stories[below] = storyOfChildren(t, records)

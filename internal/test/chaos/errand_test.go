@@ -341,7 +341,8 @@ func (p *pursuit) inject(ctx context.Context, what string) {
 	p.tried[text] = true
 	p.mu.Unlock()
 	for range 2 { // the second one under the same key injects nothing
-		_, err := ask(ctx, p, p.goals.Inject, &agentdv1.InjectRequest{SessionId: p.t.id, Text: text, IdempotencyKey: what})
+		id, _ := p.t.sessionID()
+		_, err := ask(ctx, p, p.goals.Inject, &agentdv1.InjectRequest{SessionId: id, Text: text, IdempotencyKey: what})
 		if err != nil {
 			return
 		}
@@ -356,7 +357,8 @@ func (p *pursuit) control(ctx context.Context, action agentdv1.GoalAction) bool 
 	p.mu.Lock()
 	p.stopped = p.stopped || action == agentdv1.GoalAction_GOAL_ACTION_STOP
 	p.mu.Unlock()
-	_, err := ask(ctx, p, p.goals.Control, &agentdv1.ControlGoalRequest{SessionId: p.t.id, Action: action})
+	id, _ := p.t.sessionID()
+	_, err := ask(ctx, p, p.goals.Control, &agentdv1.ControlGoalRequest{SessionId: id, Action: action})
 	if err == nil && action == agentdv1.GoalAction_GOAL_ACTION_PAUSE {
 		p.mu.Lock()
 		p.paused++

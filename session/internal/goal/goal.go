@@ -327,6 +327,7 @@ func (s *State) exceeded(t record.GoalTotals, now time.Time) agentdv1.GoalReason
 	case l.Turns > 0 && t.Turns >= l.Turns:
 		return agentdv1.GoalReason_GOAL_REASON_MAX_TURNS_EXCEEDED
 	case l.Input > 0 && t.Input >= l.Input, l.Output > 0 && t.Output >= l.Output,
+		l.Input > 0 && l.Output > 0 && t.Input+t.Output+below.Tokens >= l.Input+l.Output,
 		l.Tokens > 0 && t.Input+t.Output+below.Tokens >= l.Tokens:
 		return agentdv1.GoalReason_GOAL_REASON_MAX_TOKENS_EXCEEDED
 	case l.Cost > 0 && t.Cost+below.Cost >= l.Cost:

@@ -50,7 +50,7 @@ func (s *State) left() record.Budget {
 		b.Cost = l.Cost - s.Totals.Cost - below.Cost
 	}
 	if l.Input > 0 && l.Output > 0 {
-		b.Tokens = l.Input - s.Totals.Input + l.Output - s.Totals.Output
+		b.Tokens = l.Input - s.Totals.Input + l.Output - s.Totals.Output - below.Tokens
 	}
 	if l.Tokens > 0 {
 		b.Tokens = l.Tokens - s.Totals.Input - s.Totals.Output - below.Tokens

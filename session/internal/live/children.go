@@ -39,8 +39,8 @@ type Spawn struct {
 	Limits record.GoalLimits
 	// Priced is true if the price of its models is known: without, it has no limit of cost by default.
 	Priced bool
-	// Agent and Tools are what it runs, in protobuf JSON.
-	Agent record.TurnStarted
+	// Run is what it runs: the tree, its tools and the state that it begins with.
+	Run record.TurnStarted
 	// MaxDepth is how many parents may be above a child, and MaxAtOnce how many children may work at a time.
 	MaxDepth, MaxAtOnce int
 }
@@ -74,10 +74,10 @@ func (r *Run) Spawn(ctx context.Context, ask Spawn) (child *team.Child, refused 
 	}
 	err = r.step(ctx, func(ctx context.Context) error {
 		refused, err = s.spawn(ctx, r.t, ask)
-		if err != nil || refused != "" {
-			return err
+		if err == nil && refused == "" {
+			s.host.Tend(ctx, s)
 		}
-		return s.host.Tend(ctx, s)
+		return err
 	})
 	if err != nil || refused != "" {
 		return nil, refused, err
@@ -109,7 +109,7 @@ func (s *Session) spawn(ctx context.Context, t *Turn, ask Spawn) (refused string
 		GoalParent: record.GoalParent{
 			Session: s.key, Name: ask.Name, Branch: team.BranchOf(ask.Name), Depth: 1, MaxDepth: ask.MaxDepth,
 		},
-		Call: ask.Call, Turn: t.id, Goal: logjson.Readable(ask.Goal), Limits: ask.Limits, Run: s.runOf(t, &ask.Agent),
+		Call: ask.Call, Turn: t.id, Goal: logjson.Readable(ask.Goal), Limits: ask.Limits, Run: s.runOf(t, &ask.Run),
 	}
 	fact.Child = tenant.Key(tenant.Of(s.key), team.SessionOf(s.id, ask.Name))
 	if above := s.parent(); above != nil {
@@ -211,7 +211,10 @@ func (s *Session) cut(t *Turn, st *steps, ask Spawn, l *record.GoalLimits) (refu
 
 // Children returns the session's children as they are now.
 func (r *Run) Children(ctx context.Context) (all []*team.Child, err error) {
-	err = r.step(ctx, func(ctx context.Context) error { return r.s.host.Tend(ctx, r.s) })
+	err = r.step(ctx, func(ctx context.Context) error {
+		r.s.host.Tend(ctx, r.s)
+		return context.Cause(ctx)
+	})
 	st := r.s.Team()
 	return st.Children(), err
 }
@@ -221,9 +224,7 @@ func (r *Run) AwaitChild(ctx context.Context, name string) error {
 	s := r.s
 	return r.step(ctx, func(ctx context.Context) error {
 		for {
-			if err := s.host.Tend(ctx, s); err != nil {
-				return err
-			}
+			s.host.Tend(ctx, s)
 			var changed <-chan struct{}
 			lock.Do(&s.mu, func() {
 				if s.reported == nil {
@@ -247,10 +248,9 @@ func (r *Run) AwaitChild(ctx context.Context, name string) error {
 // StopChild ends a child and what is below it, and returns when nothing of it runs any more.
 func (r *Run) StopChild(ctx context.Context, c *team.Child) error {
 	return r.step(ctx, func(ctx context.Context) error {
-		if err := r.s.host.StopChild(ctx, c.F); err != nil {
-			return err
-		}
-		return r.s.host.Tend(ctx, r.s)
+		err := r.s.host.StopChild(ctx, c.F)
+		r.s.host.Tend(ctx, r.s)
+		return err
 	})
 }
 
