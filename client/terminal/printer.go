@@ -188,7 +188,8 @@ func ChildLine(e *client.GoalEvent) string {
 	case e.Kind == client.GoalEventChildSpawned:
 		return fmt.Sprintf("↪ %s spawned: %s", c.Name, Line(c.Goal, maxDetail))
 	case c.Ended:
-		return fmt.Sprintf("↪ %s %s: %s (%d turns, $%.4f)", c.Name, c.Report, Line(c.Text, maxDetail), c.Turns, c.CostUSD)
+		return fmt.Sprintf("↪ %s %s: %s (%d turn(s), $%.4f)", c.Name, c.Report, Line(c.Text, maxDetail), c.Turns,
+			c.CostUSD)
 	default:
 		return fmt.Sprintf("↪ %s %s: %s", c.Name, cmp.Or(c.Report, "alert"), Line(c.Text, maxDetail))
 	}

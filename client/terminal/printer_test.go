@@ -63,7 +63,7 @@ func TestPrinterLines(t *testing.T) {
 		"↪ finder alert: a trace\n": &client.GoalEvent{
 			Kind: client.GoalEventChildReported, Child: &client.ChildEvent{Name: "finder", Text: "a trace"},
 		},
-		"↪ finder completed: below (2 turns, $0.0031)\n": &client.GoalEvent{
+		"↪ finder completed: below (2 turn(s), $0.0031)\n": &client.GoalEvent{
 			Kind:  client.GoalEventChildReported,
 			Child: &client.ChildEvent{Name: "finder", Report: "completed", Text: "below", Ended: true, Turns: 2, CostUSD: 0.0031},
 		},

@@ -151,3 +151,25 @@ func TestAutoLocal(t *testing.T) {
 	}
 	contains(t, s.stderr.String(), "the goal has not ended, and goes on as it was started", "reason: completed\nturns: 2\n")
 }
+
+// TestBackgroundCommands: agentd auto and agentd run run the tools of background agents, and say what those report.
+func TestBackgroundCommands(t *testing.T) {
+	t.Parallel()
+	s := startShell(t, map[string]string{"team": "answers:\n" +
+		"  - {when: {system: You look, step: 1}, calls: [{name: look, args: {}}]}\n" +
+		"  - {when: {system: You look, step: 2}, calls: [{name: report_done, args: {state: done, detail: 'seen: {{tool_result \"look\"}}'}}]}\n" +
+		"  - {when: {user: find, step: 1}, calls: [{name: spawn_agent, args: {name: scout, system_prompt: You look., goal: look around}}]}\n" +
+		"  - {when: {user: find, step: 2}, calls: [{name: wait_agent, args: {name: scout}}]}\n" +
+		"  - {when: {user: find, step: 3}, calls: [{name: report_done, args: {state: done}}]}\n" +
+		"  - {when: {}, text: that is all}\n"})
+	team := file(t, "agent: {name: lead, llm: {model: scripted/team, instruction: You lead., tool_names: [look], background_agents: {}}}\n"+
+		"tools: [{name: look, description: Looks., command: [echo, a tree]}]\n")
+	for command, result := range map[string]string{"auto": "reason: completed\nturns: 1\n", "run": ""} {
+		s.tty, s.stdout, s.stderr = true, nil, nil
+		if code := s.run(command, team, "find it"); code != exitOK {
+			t.Errorf("agentd %s: exit code %d: %s", command, code, s.stderr)
+		}
+		contains(t, s.stdout.String(), "that is all", "↪ scout spawned: look around\n", "↪ scout completed: seen: a tree", "(1 turn(s), $0.0000)\n")
+		contains(t, s.stderr.String(), result)
+	}
+}

@@ -18,7 +18,8 @@ func (t *Turn) Work(
 ) (*client.GoalResult, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	w := &work{turn: t, ctx: ctx, fail: cancel}
+	w := &work{turn: t, ctx: ctx, fail: cancel, children: t.below(ctx)}
+	defer w.children.over()
 	defer w.over()
 	opts := []client.GoalOption{
 		client.WithProgress(w.see), client.WithFailureEvents(), client.WithOnLeave(client.OnLeaveDetach),
@@ -87,6 +88,8 @@ type work struct {
 	fail  context.CancelCauseFunc
 	n     int               // the turn that is seen
 	tools map[string]string // names of the tools that were called in it, by call
+
+	children *below
 }
 
 // see shows an event of a turn.
@@ -98,6 +101,7 @@ func (w *work) see(n int, event *client.Event) {
 		t.session.Store(&event.SessionID)
 		t.asked.Store(newQuestions(w.ctx, t))
 	}
+	w.children.see(event)
 	asked := t.asked.Load()
 	switch d := event.Data.(type) {
 	case *client.ConnectionLost:

@@ -260,6 +260,8 @@ func (t *Turn) Follow(ctx context.Context, turn *client.Turn) (*Ending, error) {
 		Session: turn.SessionID, Turn: turn.ID, Patient: true, Lost: lost, Restored: func() { t.connected(true) },
 	}
 
+	children := t.below(ctx)
+	defer children.over()
 	ending := &Ending{Session: turn.SessionID}
 	tools := map[string]string{} // names of the tools that were called, by call; the turn bounds them
 	for event, err := range t.Conn.Follow(ctx, f, opts...) {
@@ -267,6 +269,7 @@ func (t *Turn) Follow(ctx context.Context, turn *client.Turn) (*Ending, error) {
 			asked.close()
 			return nil, err
 		}
+		children.see(event)
 		if !t.react(event, asked, tools) {
 			continue
 		}

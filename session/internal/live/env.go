@@ -37,8 +37,8 @@ type Host interface {
 	Rouse(key string)
 	// Childless returns why no child may be spawned now, "" if one may.
 	Childless() string
-	// Tend starts those children of the session that have not begun, and writes down what the others have reported. What
-	// it cannot do now it does later.
+	// Tend starts those children of the session that have not begun, and writes down what the others have reported.
+	// What it cannot do now it does later.
 	Tend(ctx context.Context, s *Session)
 	// StopChild ends the goal of a child and those of the children below it.
 	StopChild(ctx context.Context, c *record.ChildSpawned) error
