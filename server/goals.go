@@ -96,7 +96,9 @@ func (s *goalService) Control(
 		if g.SessionID == r.Msg.GetSessionId() {
 			out.Goal = s.goalOf(g)
 		} else {
-			out.Below = append(out.Below, s.goalOf(g))
+			below := s.goalOf(g)
+			below.Holder = "" // another server may drive it
+			out.Below = append(out.Below, below)
 		}
 	}
 	return connect.NewResponse(out), nil

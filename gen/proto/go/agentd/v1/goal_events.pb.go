@@ -332,7 +332,8 @@ type Goal struct {
 	// When the wait ends: a timer and a backoff with the next turn, the others with the end
 	// of the goal.
 	WaitUntil *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=wait_until,json=waitUntil,proto3" json:"wait_until,omitempty"`
-	// The server that drives it, as HOST/PID/RANDOM; empty when it has ended, and in lists.
+	// The server that drives it, as HOST/PID/RANDOM; empty when it has ended, and where
+	// several are listed.
 	Holder string `protobuf:"bytes,15,opt,name=holder,proto3" json:"holder,omitempty"`
 	// How many messages wait for its next turn.
 	WaitingMessages int32 `protobuf:"varint,16,opt,name=waiting_messages,json=waitingMessages,proto3" json:"waiting_messages,omitempty"`

@@ -124,7 +124,8 @@ export type Goal = Message<"agentd.v1.Goal"> & {
   waitUntil?: Timestamp | undefined;
 
   /**
-   * The server that drives it, as HOST/PID/RANDOM; empty when it has ended, and in lists.
+   * The server that drives it, as HOST/PID/RANDOM; empty when it has ended, and where
+   * several are listed.
    *
    * @generated from field: string holder = 15;
    */
@@ -318,7 +319,8 @@ export type GoalJson = {
   waitUntil?: TimestampJson;
 
   /**
-   * The server that drives it, as HOST/PID/RANDOM; empty when it has ended, and in lists.
+   * The server that drives it, as HOST/PID/RANDOM; empty when it has ended, and where
+   * several are listed.
    *
    * @generated from field: string holder = 15;
    */
