@@ -121,7 +121,7 @@ func refuse(format string, args ...any) error { return refusalError(fmt.Sprintf(
 // Run does what the model asks for, unless the log has the result already.
 func (c *childTool) Run(ctx agent.Context, args any) (map[string]any, error) {
 	return c.runGuarded(ctx, func() (map[string]any, error) {
-		if out, done := c.t.loggedResult(ctx.FunctionCallID()); done {
+		if out, done := c.t.results[ctx.FunctionCallID()]; done {
 			return out, nil
 		}
 		m, _ := args.(map[string]any)
@@ -139,12 +139,6 @@ func (c *childTool) Run(ctx agent.Context, args any) (map[string]any, error) {
 		}
 		return out, nil
 	})
-}
-
-// loggedResult returns the result of a call that the log held when the run began.
-func (t *turn) loggedResult(callID string) (map[string]any, bool) {
-	out, ok := t.results[callID]
-	return out, ok
 }
 
 // backgroundTools returns the tools for the children of an agent.

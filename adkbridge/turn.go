@@ -86,7 +86,7 @@ type turn struct {
 	logged       map[promptKey][]loggedEvent
 	loggedEvents []loggedEvent             // all of them; nil once the run has begun
 	responses    map[string]*stored        // by model call
-	results      map[string]map[string]any // of calls that tools of the engine have answered
+	results      map[string]map[string]any // of calls about children; not changed once the run has begun
 }
 
 // noteResults notes the results of an event of the log.

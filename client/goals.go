@@ -52,8 +52,9 @@ func (c *Client) ListGoals(ctx context.Context, filter GoalFilter, opts ...Reque
 }
 
 // ControlGoal does something to the goal of a session, and returns the goal as it is after that: of a stop when nothing
-// of it runs any more. What the goal does not wait for is FAILED_PRECONDITION; to pause, resume or stop again is no
-// error.
+// of it runs any more. Who pauses, resumes or stops does so to the goals of all background agents below the session,
+// too; the result is nil if it has only those. What the goal does not wait for is FAILED_PRECONDITION; to pause, resume
+// or stop again is no error.
 func (c *Client) ControlGoal(
 	ctx context.Context, sessionID string, action GoalAction, opts ...RequestOption,
 ) (*GoalInfo, error) {
@@ -65,7 +66,7 @@ func (c *Client) ControlGoal(
 }
 
 // InjectMessage has the next turn of a session's goal read a text, ahead of its prompt, and returns how many wait: at
-// most 256, beyond that the oldest is dropped. The session may be without a goal so far. A request whose reply is lost
+// most 256, beyond that the oldest is dropped. A session without a goal is FAILED_PRECONDITION. A request whose reply is lost
 // is repeated, as [WithReconnect] says, and injects once.
 func (c *Client) InjectMessage(
 	ctx context.Context, sessionID, text string, opts ...RequestOption,

@@ -318,10 +318,14 @@ func (m *Manager) controlChild(
 			return m.standing(ctx, c)
 		}
 	}
-	if refusal.IsGone(err) || err != nil && fault.As(err).Code == fault.Precondition { // it has ended meanwhile
-		return stand, nil
+	switch {
+	case refusal.IsGone(err):
+		return nil, nil
+	case err != nil && fault.As(err).Code == fault.Precondition: // it has ended
+		return m.standing(ctx, c)
+	default:
+		return stand, err
 	}
-	return stand, err
 }
 
 // keepFromStarting ends a child that is to be stopped before it has begun; done is false if it has begun.
@@ -355,7 +359,7 @@ func (m *Manager) standing(ctx context.Context, c *team.Child) (all []*index.Goa
 	if err != nil {
 		return all, err
 	}
-	st := x.Goal().Team
+	st := x.Team()
 	for _, below := range st.Children() {
 		more, err := m.standing(ctx, below)
 		if all = append(all, more...); err != nil {

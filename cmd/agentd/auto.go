@@ -1,11 +1,9 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -184,41 +182,8 @@ func (c *autoCmd) spec(goal string) client.GoalSpec {
 func (c *autoCmd) drive(
 	p *process, turn *cli.Turn, prompt *cli.Prompt, spec client.GoalSpec,
 ) (*client.GoalResult, error) {
-	ctx, cancel := context.WithCancelCause(context.Background())
-	ended := make(chan struct{})
-	go func() { // ends with the goal
-		defer close(ended)
-		select {
-		case s := <-p.signals:
-			if s == syscall.SIGHUP {
-				cancel(errLeft)
-				return
-			}
-		case <-ctx.Done():
-			return
-		}
-		turn.Withdraw()
-		p.notef("stopping the goal; interrupt again to leave it")
-		stopped := make(chan struct{})
-		go func() { // ends with the call
-			defer close(stopped)
-			callCtx, stop := context.WithTimeout(ctx, cancelTimeout)
-			defer stop()
-			if err := turn.Stop(callCtx); err != nil && ctx.Err() == nil {
-				p.notef("the goal could not be stopped: %v", err)
-			}
-		}()
-		select {
-		case <-p.signals:
-			cancel(errLeft)
-		case <-ctx.Done():
-		}
-		<-stopped
-	}()
-	defer func() {
-		cancel(nil)
-		<-ended
-	}()
+	ctx, over := p.interrupts(turn, "stopping the goal", "the goal could not be stopped", turn.Stop)
+	defer over()
 	return turn.Work(ctx, *prompt, spec, c.Resume)
 }
 

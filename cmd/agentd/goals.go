@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/apzuk3/agentd/client"
+	"github.com/apzuk3/agentd/client/terminal"
 )
 
 type goalsCmd struct {
@@ -81,6 +82,10 @@ func (c *goalsControl) control(p *process, action client.GoalAction) error {
 			})
 			if err != nil {
 				return err
+			}
+			if g == nil {
+				p.notef("session %s has no goal of its own: this was done to its background agents", terminal.Clean(id))
+				continue
 			}
 			if err := t.Goal(g.Proto()); err != nil {
 				return err

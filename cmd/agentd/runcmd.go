@@ -388,9 +388,23 @@ var errLeft = errors.New("left")
 // drive runs the turn. The first signal cancels it; the second one, and the end of the
 // terminal, leave it.
 func (c *runCmd) drive(p *process, turn *cli.Turn, prompt *cli.Prompt) (*cli.Ending, error) {
+	ctx, over := p.interrupts(turn, "canceling the turn", "the turn could not be canceled",
+		func(ctx context.Context) error { return turn.Cancel(ctx, "interrupted at the terminal") })
+	defer over()
+	if prompt == nil {
+		return turn.Attach(ctx, c.Attach)
+	}
+	return turn.Start(ctx, *prompt)
+}
+
+// interrupts has the first signal call stop, saying what it does, or that it failed. The second one, and the end of the
+// terminal, end ctx with errLeft. over returns when nothing of that goes on any more.
+func (p *process) interrupts(
+	turn *cli.Turn, does, failed string, stop func(context.Context) error,
+) (ctx context.Context, over func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	ended := make(chan struct{})
-	go func() { // ends with the turn
+	go func() { // ends with over
 		defer close(ended)
 		select {
 		case s := <-p.signals:
@@ -402,14 +416,14 @@ func (c *runCmd) drive(p *process, turn *cli.Turn, prompt *cli.Prompt) (*cli.End
 			return
 		}
 		turn.Withdraw()
-		p.notef("canceling the turn; interrupt again to leave it")
-		canceled := make(chan struct{})
+		p.notef("%s; interrupt again to leave it", does)
+		stopped := make(chan struct{})
 		go func() { // ends with the call
-			defer close(canceled)
-			callCtx, stop := context.WithTimeout(ctx, cancelTimeout)
-			defer stop()
-			if err := turn.Cancel(callCtx, "interrupted at the terminal"); err != nil && ctx.Err() == nil {
-				p.notef("the turn could not be canceled: %v", err)
+			defer close(stopped)
+			callCtx, end := context.WithTimeout(ctx, cancelTimeout)
+			defer end()
+			if err := stop(callCtx); err != nil && ctx.Err() == nil {
+				p.notef("%s: %v", failed, err)
 			}
 		}()
 		select {
@@ -417,16 +431,12 @@ func (c *runCmd) drive(p *process, turn *cli.Turn, prompt *cli.Prompt) (*cli.End
 			cancel(errLeft)
 		case <-ctx.Done():
 		}
-		<-canceled
+		<-stopped
 	}()
-	defer func() {
+	return ctx, func() {
 		cancel(nil)
 		<-ended
-	}()
-	if prompt == nil {
-		return turn.Attach(ctx, c.Attach)
 	}
-	return turn.Start(ctx, *prompt)
 }
 
 // explain adds to an error what a person can do about it.

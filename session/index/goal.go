@@ -10,6 +10,7 @@ import (
 	"github.com/apzuk3/agentd/session/internal/goal"
 	"github.com/apzuk3/agentd/session/internal/logjson"
 	"github.com/apzuk3/agentd/session/internal/page"
+	"github.com/apzuk3/agentd/session/internal/team"
 	"github.com/apzuk3/agentd/session/internal/tenant"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
@@ -110,6 +111,9 @@ func (x *Index) Goal() goal.State {
 	}
 	return x.goal
 }
+
+// Team returns the session's children as they stand.
+func (x *Index) Team() team.State { return x.goal.Team }
 
 // noteGoal applies a record to the goal and returns it if that changes its row.
 func (x *Index) noteGoal(rec record.Record, fact any) []entry {

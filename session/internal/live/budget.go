@@ -59,7 +59,7 @@ func (s *Session) spentLocked(t *Turn) (turn, session record.Spent) {
 		Cost:   s.index.Usage.Cost,
 		Wall:   s.wall + ran,
 	}
-	children := s.teamLocked()
+	children := s.index.Team()
 	below, all := children.Held(t.id), children.Held("")
 	turn.Tokens, turn.Cost = turn.Tokens+below.Tokens, turn.Cost+below.Cost
 	session.Tokens, session.Cost = session.Tokens+all.Tokens, session.Cost+all.Cost

@@ -49,12 +49,7 @@ type Spawn struct {
 func (s *Session) Team() team.State {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.teamLocked()
-}
-
-func (s *Session) teamLocked() team.State {
-	g := s.index.Goal()
-	return g.Team
+	return s.index.Team()
 }
 
 // parent returns whose child the session is, nil for none.
@@ -230,7 +225,7 @@ func (r *Run) AwaitChild(ctx context.Context, name string) error {
 				if s.reported == nil {
 					s.reported = make(chan struct{})
 				}
-				st := s.teamLocked()
+				st := s.index.Team()
 				if c := st.Child(name); c != nil && c.End == nil {
 					changed = s.reported
 				}
