@@ -51,10 +51,10 @@ func (c *Client) ListGoals(ctx context.Context, filter GoalFilter, opts ...Reque
 	})
 }
 
-// ControlGoal does something to the goal of a session, and returns the goal as it is after that: of a stop when nothing
-// of it runs any more. Who pauses, resumes or stops does so to the goals of all background agents below the session,
-// too; the result is nil if it has only those. What the goal does not wait for is FAILED_PRECONDITION; to pause, resume
-// or stop again is no error.
+// ControlGoal does something to the goal of a session, and returns the goal as it is after that: of a stop when
+// nothing of it runs any more. Who pauses, resumes or stops does so to the goals of all background agents below the
+// session, too; the result is nil if it has only those. What the goal does not wait for is FAILED_PRECONDITION; to
+// pause, resume or stop again is no error.
 func (c *Client) ControlGoal(
 	ctx context.Context, sessionID string, action GoalAction, opts ...RequestOption,
 ) (*GoalInfo, error) {

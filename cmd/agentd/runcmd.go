@@ -398,13 +398,13 @@ func (c *runCmd) drive(p *process, turn *cli.Turn, prompt *cli.Prompt) (*cli.End
 }
 
 // interrupts has the first signal call stop, saying what it does, or that it failed. The second one, and the end of the
-// terminal, end ctx with errLeft. over returns when nothing of that goes on any more.
+// terminal, end the context that it returns with errLeft. The function that it returns ends all of that.
 func (p *process) interrupts(
 	turn *cli.Turn, does, failed string, stop func(context.Context) error,
-) (ctx context.Context, over func()) {
+) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	ended := make(chan struct{})
-	go func() { // ends with over
+	go func() { // ends with the context
 		defer close(ended)
 		select {
 		case s := <-p.signals:
