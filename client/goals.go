@@ -66,8 +66,8 @@ func (c *Client) ControlGoal(
 }
 
 // InjectMessage has the next turn of a session's goal read a text, ahead of its prompt, and returns how many wait: at
-// most 256, beyond that the oldest is dropped. A session without a goal is FAILED_PRECONDITION. A request whose reply is lost
-// is repeated, as [WithReconnect] says, and injects once.
+// most 256, beyond that the oldest is dropped. A session without a goal is FAILED_PRECONDITION. A request whose reply
+// is lost is repeated, as [WithReconnect] says, and injects once.
 func (c *Client) InjectMessage(
 	ctx context.Context, sessionID, text string, opts ...RequestOption,
 ) (waiting int, err error) {
